@@ -1,0 +1,1 @@
+//! Compiles a model into a CPU program.

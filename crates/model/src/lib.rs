@@ -1,0 +1,19 @@
+//! Hugging Face Transformers as ONE parametric architecture.
+//!
+//! [`Architecture`] says what the network is, [`Plan`] what is economised, [`Weights`] holds the
+//! (memory-mapped) numbers, and [`Model`] is all of them with the tokenizer. Nothing here computes:
+//! whatever turns a [`Batch`] into [`Outputs`] is an [`Executor`].
+
+pub mod architecture;
+mod error;
+pub mod executor;
+mod load;
+mod plan;
+mod weights;
+
+pub use architecture::*;
+pub use error::Error;
+pub use executor::*;
+pub use load::Model;
+pub use plan::{Plan, Precision};
+pub use weights::{Tensor, Weights};
