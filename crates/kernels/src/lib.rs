@@ -1,1 +1,23 @@
-//! CPU kernels.
+//! CPU kernels of Sparing.
+//!
+//! Everything here works on rows ([`Rows`], [`RowsMut`]) of f32 or bf16 numbers that the caller owns, and chooses
+//! its instruction set at run time ([`isa::active`]). Beside each fast kernel stands a slow, obvious one in [`reference`],
+//! and tests compare the two. All of the project's `unsafe` lives in this crate.
+
+pub mod activation;
+pub mod attention;
+mod buffer;
+pub mod gemm;
+pub mod isa;
+pub mod norm;
+mod pack;
+pub mod reference;
+mod rows;
+mod team;
+
+pub use activation::Activation;
+pub use buffer::{Aligned, Buffer};
+pub use gemm::{Epilogue, Scratch, gemm, gemm_columns};
+pub use pack::{Format, PackedMatrix};
+pub use rows::{Chunks, Element, Elements, ElementsMut, Rows, RowsMut, bf16_to_f32, f32_to_bf16};
+pub use team::{PerWorker, Team};

@@ -1,0 +1,122 @@
+//! The same computations, slow and obvious. Tests compare the fast kernels with these; nothing else should call them.
+
+use crate::attention::{Attention, ScoreBias, Span};
+use crate::{Activation, Epilogue, Rows, RowsMut};
+
+/// Error function to double accuracy (series for small, continued fraction for large arguments).
+pub fn erf(x: f64) -> f64 {
+    let z = x.abs();
+    let value = if z < 3.0 {
+        // erf z = 2/sqrt(pi) * sum (-1)^n z^(2n+1) / (n! (2n+1))
+        let (mut term, mut sum) = (z, z);
+        for n in 1..200 {
+            term *= -z * z / n as f64;
+            sum += term / (2 * n + 1) as f64;
+        }
+        sum * std::f64::consts::FRAC_2_SQRT_PI
+    } else {
+        let mut fraction = z;
+        for n in (1..60).rev() {
+            fraction = z + (n as f64 / 2.0) / fraction;
+        }
+        1.0 - (-z * z).exp() / (fraction * std::f64::consts::PI.sqrt())
+    };
+    value.copysign(x)
+}
+
+/// The activation in double precision.
+pub fn activate(activation: Activation, x: f32) -> f32 {
+    let x = x as f64;
+    let y = match activation {
+        Activation::Identity => x,
+        Activation::Gelu => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
+        Activation::GeluTanh => {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
+        }
+        Activation::Relu => x.max(0.0),
+        Activation::Tanh => x.tanh(),
+        Activation::Silu => x / (1.0 + (-x).exp()),
+    };
+    y as f32
+}
+
+/// `out = activation(a Wᵀ + bias) + residual`, weights `[outputs, inputs]`.
+pub fn gemm(a: Rows, weights: &[f32], outputs: usize, epilogue: &Epilogue, mut out: RowsMut) {
+    let inputs = a.width();
+    let mut row = vec![0.0; inputs];
+    for r in 0..a.count() {
+        a.read_row(r, &mut row);
+        for o in 0..outputs {
+            let dot: f64 =
+                row.iter().zip(&weights[o * inputs..(o + 1) * inputs]).map(|(x, w)| *x as f64 * *w as f64).sum();
+            let mut y = dot as f32 + epilogue.bias.map_or(0.0, |b| b[o]);
+            y = activate(epilogue.activation, y);
+            if let Some(residual) = epilogue.residual {
+                y += residual.get(r, o);
+            }
+            out.set(r, o, y);
+        }
+    }
+}
+
+/// `out = (x - mean) / sqrt(var + eps) * weight + bias`.
+pub fn layer_norm(x: Rows, weight: &[f32], bias: &[f32], eps: f32, mut out: RowsMut) {
+    let n = x.width() as f64;
+    for r in 0..x.count() {
+        let values: Vec<f64> = (0..x.width()).map(|c| x.get(r, c) as f64).collect();
+        let mean = values.iter().sum::<f64>() / n;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+        for (c, v) in values.iter().enumerate() {
+            let y = (v - mean) / (variance + eps as f64).sqrt();
+            out.set(r, c, (y * weight[c] as f64) as f32 + bias[c]);
+        }
+    }
+}
+
+/// Softmax in place.
+pub fn softmax(x: &mut [f32]) {
+    let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max) as f64;
+    let sum: f64 = x.iter().map(|v| (*v as f64 - max).exp()).sum();
+    for v in x {
+        *v = ((*v as f64 - max).exp() / sum) as f32;
+    }
+}
+
+/// Attention with all scores of one query at a time.
+pub fn attend(attention: &Attention, q: Rows, k: Rows, v: Rows, spans: &[Span], mut out: RowsMut) {
+    let width = attention.head_width;
+    for (s, span) in spans.iter().enumerate() {
+        let keys = span.keys.len();
+        for head in 0..attention.heads {
+            let column = |c: usize| head * width + c;
+            for (i, row) in span.queries.clone().enumerate() {
+                let position = attention.position(span, i);
+                let mut extra = vec![0.0; keys];
+                match attention.bias {
+                    ScoreBias::None => {}
+                    ScoreBias::ByDistance { table, reach } => {
+                        for (j, e) in extra.iter_mut().enumerate() {
+                            *e = table[head * (2 * reach + 1) + j + reach - position];
+                        }
+                    }
+                    ScoreBias::PerQuery(fill) => fill(s, head, i, &mut extra),
+                }
+                let mut scores: Vec<f32> = (0..keys)
+                    .map(|j| {
+                        if !attention.sees(span, position, j) {
+                            return f32::NEG_INFINITY;
+                        }
+                        let dot: f32 =
+                            (0..width).map(|c| q.get(row, column(c)) * k.get(span.keys.start + j, column(c))).sum();
+                        dot * attention.scale + extra[j]
+                    })
+                    .collect();
+                softmax(&mut scores);
+                for c in 0..width {
+                    let sum: f32 = (0..keys).map(|j| scores[j] * v.get(span.keys.start + j, column(c))).sum();
+                    out.set(row, column(c), sum);
+                }
+            }
+        }
+    }
+}
