@@ -4,9 +4,14 @@
 //! (memory-mapped) numbers, and [`Model`] is all of them with the tokenizer. Nothing here computes:
 //! whatever turns a [`Batch`] into [`Outputs`] is an [`Executor`].
 
+#![deny(missing_docs)]
+
 pub mod architecture;
+mod check;
+mod config;
 mod error;
 pub mod executor;
+mod families;
 mod load;
 mod plan;
 mod weights;
@@ -14,6 +19,7 @@ mod weights;
 pub use architecture::*;
 pub use error::Error;
 pub use executor::*;
-pub use load::Model;
+pub use families::HeadChoice;
+pub use load::{LoadOptions, Model};
 pub use plan::{Plan, Precision};
-pub use weights::{Tensor, Weights};
+pub use weights::{Dtype, OwnedTensor, Tensor, Weights};

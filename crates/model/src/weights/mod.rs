@@ -1,0 +1,178 @@
+//! Memory-mapped weights, addressed by tensor name.
+
+mod element;
+mod file;
+mod matrix;
+mod owned;
+mod shards;
+
+use crate::{Bias, Error};
+pub(crate) use element::is_float;
+pub(crate) use file::one_line;
+use file::{Bytes, Place};
+pub(crate) use matrix::misshapen;
+pub use owned::OwnedTensor;
+pub use safetensors::Dtype;
+use std::collections::BTreeMap;
+
+/// All tensors of a model: one or several mapped safetensors files, or tensors in memory.
+#[derive(Default)]
+pub struct Weights {
+    files: Vec<Source>,
+    /// By name: the file and the place in it.
+    index: BTreeMap<String, (usize, Place)>,
+}
+
+/// One file (or buffer) of tensors.
+pub(crate) struct Source {
+    /// Path relative to the model directory, forward slashes.
+    pub(crate) path: String,
+    bytes: Bytes,
+}
+
+impl Source {
+    /// The whole file, header included.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.as_slice()
+    }
+}
+
+/// One tensor, still in the file's element type.
+#[derive(Clone, Copy)]
+pub struct Tensor<'a> {
+    /// Shape, outermost axis first.
+    pub shape: &'a [usize],
+    dtype: Dtype,
+    bytes: &'a [u8],
+}
+
+impl<'a> Tensor<'a> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        element::width(self.dtype).map_or(0, |width| self.bytes.len() / width)
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The file's element type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// The raw little-endian elements, at any alignment.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Converts elements `start .. start + out.len()` to f32.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the tensor: compare with [`Tensor::len`] first.
+    pub fn read(&self, start: usize, out: &mut [f32]) {
+        let width = element::width(self.dtype).unwrap_or(0);
+        let bytes = &self.bytes[start * width..(start + out.len()) * width];
+        element::to_f32(self.dtype, bytes, out);
+    }
+}
+
+impl Weights {
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.index.keys().map(String::as_str)
+    }
+
+    /// Whether there is a tensor of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.index.contains_key(name)
+    }
+
+    /// Bytes of all tensors together.
+    pub fn size_in_bytes(&self) -> usize {
+        self.index.values().map(|(_, place)| place.end - place.start).sum()
+    }
+
+    /// The tensor of this name. The error names it and the files searched.
+    pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
+        let (file, place) = self.index.get(name).ok_or_else(|| self.missing(name))?;
+        if element::width(place.dtype).is_none() {
+            return Err(Error::new(format!(
+                "tensor \"{name}\" has element type {}, which is not supported; convert it to F32, F16 or BF16",
+                place.dtype
+            )));
+        }
+        let bytes = &self.files[*file].bytes()[place.start..place.end];
+        Ok(Tensor { shape: &place.shape, dtype: place.dtype, bytes })
+    }
+
+    /// A vector of this length in f32; an error if the tensor has another number of elements.
+    pub fn vector(&self, name: &str, length: usize) -> Result<Vec<f32>, Error> {
+        let tensor = self.tensor(name)?;
+        if tensor.len() != length {
+            return Err(misshapen(name, &[length], tensor.shape));
+        }
+        let mut out = vec![0.0; length];
+        tensor.read(0, &mut out);
+        Ok(out)
+    }
+
+    /// The bias of a linear map in f32.
+    pub fn bias(&self, bias: &Bias, length: usize) -> Result<Vec<f32>, Error> {
+        self.check_bias(bias, length)?;
+        let mut out = vec![0.0; length];
+        self.tensor(&bias.name)?.read(bias.slice.map_or(0, |s| s.0), &mut out);
+        Ok(out)
+    }
+
+    /// Checks that the bias exists and has `length` numbers.
+    pub(crate) fn check_bias(&self, bias: &Bias, length: usize) -> Result<(), Error> {
+        let tensor = self.tensor(&bias.name)?;
+        let fits = match bias.slice {
+            None => tensor.len() == length,
+            Some((start, end)) => start < end && end <= tensor.len() && end - start == length,
+        };
+        if fits { Ok(()) } else { Err(misshapen(&bias.name, &[bias.slice.map_or(length, |s| s.1)], tensor.shape)) }
+    }
+
+    /// Tells the operating system that this tensor's pages will not be read again soon, so that a packed
+    /// copy and the mapping do not both stay resident.
+    pub fn release(&self, name: &str) {
+        if let Some((file, place)) = self.index.get(name) {
+            self.files[*file].bytes.release(place.start, place.end);
+        }
+    }
+
+    /// The files, for writing them out again.
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.files
+    }
+
+    /// Takes in one file; its tensors are called `prefix` + their name.
+    fn add(&mut self, path: String, what: &str, bytes: Bytes, prefix: &str) -> Result<(), Error> {
+        let places = file::places(bytes.as_slice(), what)?;
+        let file = self.files.len();
+        for mut place in places {
+            place.name.insert_str(0, prefix);
+            if let Some((other, _)) = self.index.get(&place.name) {
+                let other = &self.files[*other].path;
+                return Err(Error::new(format!(
+                    "tensor \"{}\" is both in {other} and in {path}; remove one of them",
+                    one_line(&place.name)
+                )));
+            }
+            self.index.insert(place.name.clone(), (file, place));
+        }
+        self.files.push(Source { path, bytes });
+        Ok(())
+    }
+
+    fn missing(&self, name: &str) -> Error {
+        let files: Vec<&str> = self.files.iter().map(|f| f.path.as_str()).collect();
+        Error::new(format!(
+            "tensor \"{name}\" is missing from {}; config.json and the weights do not belong together",
+            if files.is_empty() { "the (empty) weights".to_string() } else { files.join(", ") }
+        ))
+    }
+}
