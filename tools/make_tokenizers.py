@@ -4,7 +4,9 @@ Each directory under the fixtures has the tokenizer's files and `golden.json`:
 [{"text": ..., "pair": ... or null, "ids": [...], "types": [...], "tokens": [...]}]
 """
 
+import collections
 import json
+import math
 import shutil
 
 import tokenizers as tk
@@ -48,15 +50,15 @@ TEXTS = [
 
 
 def train_wordpiece(vocab, specials, lowercase):
-    t = tk.Tokenizer(tk.models.WordPiece(unk_token="[UNK]"))
-    t.normalizer = tk.normalizers.BertNormalizer(lowercase=lowercase)
-    t.pre_tokenizer = tk.pre_tokenizers.BertPreTokenizer()
-    t.train_from_iterator(CORPUS, tk.trainers.WordPieceTrainer(vocab_size=vocab, special_tokens=specials, show_progress=False))
-    words = [w for w, _ in sorted(t.get_vocab().items(), key=lambda kv: kv[1])]
-    # Training stops early on so small a corpus: the model's table wants exactly `vocab` rows.
-    words += [f"[unused{i}]" for i in range(vocab - len(words))]
-    assert len(words) == vocab, len(words)
-    return words
+    """Letters, a few endings and the commonest words. (The library's own trainer breaks ties differently each run.)"""
+    normalise, split = tk.normalizers.BertNormalizer(lowercase=lowercase), tk.pre_tokenizers.BertPreTokenizer()
+    count = collections.Counter(w for line in CORPUS for w, _ in split.pre_tokenize_str(normalise.normalize_str(line)))
+    words = specials + sorted({c for w in count for c in w})
+    words += sorted({"##" + c for w in count for c in w[1:]} - {"##" + c for c in "0123456789"})
+    words += ["##ing", "##ed", "##er", "##able", "##or", "##ay", "un", "work", "##it", "##rench"]
+    words += [w for w, _ in sorted(count.items(), key=lambda kv: (-kv[1], kv[0])) if w not in words]
+    words += [f"[unused{i}]" for i in range(vocab)]
+    return words[:vocab]
 
 
 def train_bpe(vocab, specials):
@@ -123,11 +125,18 @@ def unigram_files(vocab):
     """A tokenizer.json of the kind ALBERT and XLNet use: nothing in it can be guessed from a vocabulary file."""
 
     def write(directory):
-        t = tk.Tokenizer(tk.models.Unigram())
-        t.normalizer = tk.normalizers.Sequence([tk.normalizers.Replace("``", '"'), tk.normalizers.NFKD(), tk.normalizers.StripAccents(), tk.normalizers.Lowercase(), tk.normalizers.Replace(tk.Regex(" {2,}"), " ")])
+        normalise = tk.normalizers.Sequence([tk.normalizers.Replace("``", '"'), tk.normalizers.NFKD(), tk.normalizers.StripAccents(), tk.normalizers.Lowercase(), tk.normalizers.Replace(tk.Regex(" {2,}"), " ")])
+        count = collections.Counter("▁" + w for line in CORPUS for w in normalise.normalize_str(line).split())
+        count.update({piece: 6 for piece in ("ing", "ed", "able", "un", "ou", "th", "▁re")})
+        letters = collections.Counter(c for w, n in count.items() for c in w * n)
+        best = sorted(count.items(), key=lambda kv: (-kv[1], kv[0]))[: vocab - 5 - len(letters)]
+        pieces = [(p, round(math.log(n / 1000), 4)) for p, n in best if len(p) > 1] + [(c, round(math.log(n / 1000) - 6, 4)) for c, n in sorted(letters.items())]
+        specials = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+        t = tk.Tokenizer(tk.models.Unigram([(x, 0.0) for x in specials] + pieces, unk_id=1))
+        t.add_special_tokens(specials)
+        t.normalizer = normalise
         t.pre_tokenizer = tk.pre_tokenizers.Metaspace()
         t.decoder = tk.decoders.Metaspace()
-        t.train_from_iterator(CORPUS, tk.trainers.UnigramTrainer(vocab_size=vocab, special_tokens=["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], unk_token="<unk>", show_progress=False))
         t.post_processor = tk.processors.TemplateProcessing(
             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
         )
