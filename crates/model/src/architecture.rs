@@ -388,6 +388,6 @@ pub enum GlobalTokens {
     None,
     /// The first token (sequence classification).
     First,
-    /// All tokens up to and including the first separator with this id (question answering).
+    /// All tokens before the first separator with this id, which is not global itself (question answering).
     UntilSeparator(u32),
 }

@@ -40,6 +40,16 @@ impl Config {
         self.fields.get(field).filter(|v| !v.is_null())
     }
 
+    /// The first of these names that is there (a setting and its alias), else the first.
+    pub(crate) fn pick<'a>(&self, fields: [&'a str; 2]) -> &'a str {
+        if self.get(fields[0]).is_none() && self.get(fields[1]).is_some() { fields[1] } else { fields[0] }
+    }
+
+    /// Whether the field is there and null.
+    pub(crate) fn is_null(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(Value::is_null)
+    }
+
     /// A whole number from 1 to `most`.
     pub(crate) fn size(&self, field: &str, default: usize, most: usize) -> Result<usize, Error> {
         let n = self.count(field, default, most)?;

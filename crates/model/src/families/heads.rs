@@ -25,19 +25,19 @@ pub enum HeadChoice {
 }
 
 impl HeadChoice {
-    /// Reads `architectures`. `family` is how Python's class names of this family may begin.
-    pub(crate) fn from_config(config: &Config, family: &[&str]) -> Result<HeadChoice, Error> {
+    /// Reads `architectures`. `family` is how Python's class names of this family begin.
+    pub(crate) fn from_config(config: &Config, family: &str) -> Result<HeadChoice, Error> {
         let Some(value) = config.get("architectures") else { return Ok(HeadChoice::Hidden) };
         let class = value.get(0).and_then(serde_json::Value::as_str);
         let class = class.ok_or_else(|| config.refuse("architectures", "a list with one class name is expected"))?;
-        let suffix = family.iter().find_map(|f| class.strip_prefix(f)).unwrap_or(class);
-        Ok(match suffix {
+        Ok(match class.strip_prefix(family).unwrap_or(class) {
             "Model" => HeadChoice::Hidden,
             "ForSequenceClassification" => HeadChoice::Sequence,
             "ForTokenClassification" => HeadChoice::Token,
+            "ForQuestionAnswering" if family == "XLNet" => return Err(super::xlnet::beam()),
             "ForQuestionAnswering" | "ForQuestionAnsweringSimple" => HeadChoice::Answer,
             // What pre-training leaves behind: BERT's predicts masked words, ELECTRA's discriminator is used bare.
-            "ForPreTraining" if class == "ElectraForPreTraining" => HeadChoice::Hidden,
+            "ForPreTraining" if family == "Electra" => HeadChoice::Hidden,
             "ForMaskedLM" | "ForPreTraining" => HeadChoice::MaskedLm,
             "LMHeadModel" | "ForCausalLM" => HeadChoice::CausalLm,
             _ => {

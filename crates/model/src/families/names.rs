@@ -27,8 +27,8 @@ impl<'a> Names<'a> {
     }
 
     /// The first of these that the file holds, else the first.
-    pub(crate) fn any(&self, names: &[String]) -> String {
-        names.iter().find(|n| self.has(n)).or(names.first()).cloned().unwrap_or_default()
+    pub(crate) fn any(&self, names: &[&str]) -> String {
+        names.iter().find(|n| self.has(n)).or(names.first()).map(|n| n.to_string()).unwrap_or_default()
     }
 
     /// `{name}.weight` and `{name}.bias`, or `gamma` and `beta` as TensorFlow conversions call them.
