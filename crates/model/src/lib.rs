@@ -9,11 +9,14 @@
 pub mod architecture;
 mod check;
 mod config;
+mod directory;
 mod error;
 pub mod executor;
 mod families;
 mod load;
 mod plan;
+mod sentence;
+mod tokenizer;
 mod weights;
 
 pub use architecture::*;
@@ -22,4 +25,5 @@ pub use executor::*;
 pub use families::HeadChoice;
 pub use load::{LoadOptions, Model};
 pub use plan::{Plan, Precision};
+pub use tokenizer::{Encoded, Tokenizer};
 pub use weights::{Dtype, OwnedTensor, Tensor, Weights};

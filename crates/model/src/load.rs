@@ -1,10 +1,14 @@
 //! A whole model: what a Hugging Face directory holds.
 
+use crate::directory::Directory;
 use crate::weights::one_line;
-use crate::{Architecture, Error, HeadChoice, Plan, Weights};
+use crate::{Architecture, Error, HeadChoice, Plan, Tokenizer, Weights, sentence};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A model as its directory describes it.
+///
+/// Made by [`Model::load`], [`Model::open`] or [`Model::new`].
 pub struct Model {
     /// The network.
     pub architecture: Architecture,
@@ -12,16 +16,25 @@ pub struct Model {
     pub plan: Plan,
     /// The numbers.
     pub weights: Weights,
+    /// Text to tokens, if the directory has it; see [`Model::tokenizer`] for an error that says what is missing.
+    pub tokenizer: Option<Tokenizer>,
+    /// Where the other files are; `None` for a model made in memory.
+    pub(crate) directory: Option<Directory>,
 }
 
 /// How to read a directory.
 #[derive(Debug, Clone, Default)]
 pub struct LoadOptions {
-    /// The head to put on top; by default the one the configuration names.
+    /// The head to put on top; by default the one the directory names.
     pub head: Option<HeadChoice>,
 }
 
 impl Model {
+    /// A model from its parts, without a tokenizer or files.
+    pub fn new(architecture: Architecture, plan: Plan, weights: Weights) -> Model {
+        Model { architecture, plan, weights, tokenizer: None, directory: None }
+    }
+
     /// Reads a Hugging Face directory.
     pub fn load(directory: &Path) -> Result<Model, Error> {
         Model::load_with(directory, &LoadOptions::default())
@@ -32,27 +45,63 @@ impl Model {
         if !directory.is_dir() {
             return Err(Error::new(format!("{}: is not a directory", directory.display())));
         }
-        let config = read(directory, "config.json")?.ok_or_else(|| {
-            Error::new(format!("{}: holds no config.json; is it a Hugging Face model directory?", directory.display()))
-        })?;
-        let weights = Weights::open(directory)?;
-        let architecture = Architecture::from_config(&config, options.head, &|name| weights.contains(name))?;
+        Model::read(Directory::Disk(directory.to_path_buf()), options)
+    }
+
+    /// Reads a directory that is in memory: relative paths (forward slashes) to contents.
+    pub fn load_from_memory(files: BTreeMap<String, Vec<u8>>, options: &LoadOptions) -> Result<Model, Error> {
+        Model::read(Directory::Memory(files), options)
+    }
+
+    fn read(directory: Directory, options: &LoadOptions) -> Result<Model, Error> {
+        let missing = || {
+            Error::new(format!(
+                "{} is not there; is it a Hugging Face model directory?",
+                directory.label("config.json")
+            ))
+        };
+        let config = directory.read("config.json")?.ok_or_else(missing)?;
+        let mut weights = Weights::open_in(&directory)?;
+        // A directory with pooling modules is a sentence encoder, whatever head it was trained with.
+        let wants_embedding = matches!(options.head, None | Some(HeadChoice::Embed));
+        let pooled = wants_embedding && directory.holds("modules.json");
+        let choice = if pooled { Some(HeadChoice::Embed) } else { options.head };
+        let mut architecture = Architecture::from_config(&config, choice, &|name| weights.contains(name))?;
+        let mut longest = None;
+        if pooled {
+            match sentence::read(&directory, architecture.hidden, &mut weights)? {
+                Some(sentence) => (architecture.head, longest) = (sentence.head, sentence.max_tokens),
+                None => {
+                    architecture = Architecture::from_config(&config, options.head, &|name| weights.contains(name))?
+                }
+            }
+        }
         architecture.check(&weights)?;
-        let plan = match read(directory, "sparing.json")? {
+        let plan = match directory.read("sparing.json")? {
             None => Plan::default(),
             Some(text) => serde_json::from_slice(&text).map_err(|e| {
                 Error::new(format!("sparing.json: not a plan this version knows ({})", one_line(&e.to_string())))
             })?,
         };
-        Ok(Model { architecture, plan, weights })
+        let mut tokenizer = Tokenizer::read(&directory, &architecture)?;
+        if let (Some(tokenizer), Some(longest)) = (&mut tokenizer, longest) {
+            tokenizer.limit(longest);
+        }
+        Ok(Model { architecture, plan, weights, tokenizer, directory: Some(directory) })
     }
-}
 
-/// A small file of the directory; `None` if it is not there.
-pub(crate) fn read(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, Error> {
-    match std::fs::read(directory.join(name)) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::new(format!("{}: cannot be read ({e})", directory.join(name).display()))),
+    /// The tokenizer, or an error that says which files are missing.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, Error> {
+        self.tokenizer.as_ref().ok_or_else(|| {
+            let place = self.directory.as_ref().map_or("the model made in memory".to_string(), |d| d.label(""));
+            let sentence_piece = ["spiece.model", "sentencepiece.bpe.model"].iter().find(|name| self.directory.as_ref().is_some_and(|d| d.holds(name)));
+            Error::new(match sentence_piece {
+                Some(name) => format!(
+                    "{place}: only {name} is there; convert it with python -c \"from transformers import AutoTokenizer; \
+                     AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')\""
+                ),
+                None => format!("{place}: holds no tokenizer; add tokenizer.json, or vocab.txt, or vocab.json and merges.txt"),
+            })
+        })
     }
 }

@@ -18,7 +18,8 @@ use crate::config::Config;
 use crate::weights::one_line;
 use crate::{Architecture, Error, Head, HeadKind, HeadRows};
 pub use heads::HeadChoice;
-pub(crate) use heads::head;
+pub(crate) use heads::{activated, head, plain};
+pub(crate) use names::{bias, tensor};
 
 type Build = fn(&Config, HeadChoice, &dyn Fn(&str) -> bool) -> Result<Architecture, Error>;
 

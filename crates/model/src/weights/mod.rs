@@ -13,6 +13,7 @@ use file::{Bytes, Place};
 pub(crate) use matrix::misshapen;
 pub use owned::OwnedTensor;
 pub use safetensors::Dtype;
+pub(crate) use shards::is_plain_name;
 use std::collections::BTreeMap;
 
 /// All tensors of a model: one or several mapped safetensors files, or tensors in memory.

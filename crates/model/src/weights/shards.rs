@@ -3,6 +3,7 @@
 use super::Weights;
 use super::file::{Bytes, one_line};
 use crate::Error;
+use crate::directory::Directory;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -18,41 +19,43 @@ impl Weights {
     /// Maps the weights of a Hugging Face directory: `model.safetensors`, or the shards that
     /// `model.safetensors.index.json` names.
     pub fn open(directory: &Path) -> Result<Weights, Error> {
+        Weights::open_in(&Directory::Disk(directory.to_path_buf()))
+    }
+
+    /// The same for a directory that may be in memory.
+    pub(crate) fn open_in(directory: &Directory) -> Result<Weights, Error> {
         let mut weights = Weights::default();
-        if directory.join(SINGLE).exists() {
-            weights.map(directory, SINGLE, "")?;
+        if directory.holds(SINGLE) {
+            weights.join(directory, SINGLE, "")?;
             return Ok(weights);
         }
-        let index = directory.join(INDEX);
-        if index.exists() {
-            let text =
-                std::fs::read(&index).map_err(|e| Error::new(format!("{}: cannot be read ({e})", index.display())))?;
-            for shard in shards(&text).map_err(|why| Error::new(format!("{}: {why}", index.display())))? {
-                weights.map(directory, &shard, "")?;
+        if let Some(index) = directory.read(INDEX)? {
+            let shards = shards(&index).map_err(|why| Error::new(format!("{}: {why}", directory.label(INDEX))))?;
+            for shard in shards {
+                weights.join(directory, &shard, "")?;
             }
             return Ok(weights);
         }
-        let torch =
-            ["pytorch_model.bin", "pytorch_model.bin.index.json"].iter().find(|name| directory.join(name).exists());
+        let torch = ["pytorch_model.bin", "pytorch_model.bin.index.json"].iter().find(|name| directory.holds(name));
         Err(Error::new(match torch {
             Some(torch) => format!(
-                "{}: only {torch} is there, a pickle that would have to be executed to be read; convert it with \
-                 python -c \"from transformers import AutoModel; AutoModel.from_pretrained('DIR').save_pretrained('DIR')\" \
-                 (AutoModelFor... to keep a head)",
-                directory.display()
+                "{}: a pickle would have to be executed to be read; convert it with python -c \"from transformers import \
+                 AutoModel; AutoModel.from_pretrained('DIR').save_pretrained('DIR')\" (AutoModelFor... to keep a head)",
+                directory.label(torch)
             ),
-            None => format!(
-                "{}: holds neither {SINGLE} nor {INDEX}; is it a Hugging Face model directory?",
-                directory.display()
-            ),
+            None => {
+                format!("{} is not there, nor {INDEX}; is it a Hugging Face model directory?", directory.label(SINGLE))
+            }
         }))
     }
 
-    /// Maps one more file of the directory; its tensors are called `prefix` + their name.
-    pub(crate) fn map(&mut self, directory: &Path, relative: &str, prefix: &str) -> Result<(), Error> {
-        let path = directory.join(relative);
-        let bytes = Bytes::map(&path)?;
-        self.add(relative.to_string(), &path.display().to_string(), bytes, prefix)
+    /// Takes in one more file of the directory; its tensors are called `prefix` + their name.
+    pub(crate) fn join(&mut self, directory: &Directory, relative: &str, prefix: &str) -> Result<(), Error> {
+        let bytes = match directory {
+            Directory::Disk(path) => Bytes::map(&path.join(relative))?,
+            Directory::Memory(files) => Bytes::Owned(files.get(relative).cloned().unwrap_or_default()),
+        };
+        self.add(relative.to_string(), &directory.label(relative), bytes, prefix)
     }
 }
 
