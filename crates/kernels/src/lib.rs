@@ -4,20 +4,28 @@
 //! its instruction set at run time ([`isa::active`]). Beside each fast kernel stands a slow, obvious one in [`reference`],
 //! and tests compare the two. All of the project's `unsafe` lives in this crate.
 
-pub mod activation;
+mod activation;
 pub mod attention;
 mod buffer;
+mod epilogue;
 pub mod gemm;
 pub mod isa;
+mod math;
 pub mod norm;
 mod pack;
+pub mod peak;
 pub mod reference;
 mod rows;
+mod simd;
 mod team;
+mod tile;
+mod words;
 
 pub use activation::Activation;
 pub use buffer::{Aligned, Buffer};
-pub use gemm::{Epilogue, Scratch, gemm, gemm_columns};
+pub use epilogue::Epilogue;
+pub use gemm::{Scratch, gemm, gemm_columns};
+pub use math::activate;
 pub use pack::{Format, PackedMatrix};
 pub use rows::{Chunks, Element, Elements, ElementsMut, Rows, RowsMut, bf16_to_f32, f32_to_bf16};
 pub use team::{PerWorker, Team};

@@ -1,0 +1,473 @@
+//! Attention of a panel of queries at a time, against keys in blocks.
+//!
+//! Scores are computed transposed: keys are the tile's rows, queries its columns (`Sᵀ = K Qᵀ`). Then
+//! - softmax runs down the columns, one lane per query, with no sum across lanes;
+//! - the probabilities come out exactly as the panel that the second product `Oᵀ = Vᵀ P` wants: nothing is laid out twice;
+//! - any number of keys is just a shorter last tile, with nothing to mask.
+//!
+//! Several blocks of keys are joined by the running maximum and sum of online softmax, so the scores of a strip never
+//! exceed a block. With bf16 inputs both products run on bf16 pairs and softmax on f32.
+
+use super::{Job, ScoreBias, Workspace};
+use crate::Format;
+use crate::math::{exp2_negative, exp2_negative_coarse};
+use crate::rows::{Element, Rows};
+use crate::simd::{Level, Simd, kernel};
+use crate::tile::Tile;
+use crate::words::{lay_out, steps};
+use std::f32::consts::LOG2_E;
+use std::ops::Range;
+
+/// Sequences up to this length are one block.
+const ONE_BLOCK: usize = 560;
+/// Keys per block in longer sequences (even, so that pairs do not straddle blocks).
+const BLOCK: usize = 448;
+
+/// A position no query and no key has, as a float.
+const FAR: f32 = 1e9;
+
+/// What stays the same for all panels of queries of a job.
+struct Strip<'a, 'b> {
+    job: &'a Job<'b>,
+    level: Level,
+    tile: Tile,
+    /// Both products in bf16 pairs.
+    pairs: bool,
+    /// Words of a query or key.
+    words: usize,
+    panel: usize,
+    /// Keys per tile (all but the last).
+    key_tile: usize,
+}
+
+/// # Safety
+/// The job's views and result are consistent (see [`super::attend`]).
+pub(super) unsafe fn attend(level: Level, job: &Job, space: &mut Workspace) {
+    let element = job.k.element();
+    if element == Element::Bf16 && !level.multiplies_bf16() {
+        // No bf16 products here: the same in f32.
+        let widened = [job.q, job.k, job.v].map(|rows| {
+            let mut data = vec![0f32; rows.count() * rows.width()];
+            for (row, out) in data.chunks_exact_mut(rows.width()).enumerate() {
+                rows.read_row(row, out);
+            }
+            data
+        });
+        let [q, k, v] = &widened;
+        let width = job.k.width();
+        let job = Job { q: Rows::f32(q, width), k: Rows::f32(k, width), v: Rows::f32(v, width), ..*job };
+        return unsafe { attend(level, &job, space) };
+    }
+    let pairs = element == Element::Bf16;
+    let format = if pairs { Format::Bf16 } else { Format::F32 };
+    let tile = Tile::of(level, format);
+    // An even number of keys per tile keeps pairs inside one tile.
+    let key_tile = tile.rows & !1;
+    let words = steps(format, job.k.width());
+    let strip = Strip { job, level, tile, pairs, words, panel: level.panel(), key_tile };
+    // SAFETY: lengths follow from the job's views; see each function.
+    unsafe {
+        strip.lay_out_keys_and_values(format, space);
+        for first in (0..job.q.count()).step_by(strip.panel) {
+            let count = strip.panel.min(job.q.count() - first);
+            strip.panel_of_queries(first, count, format, space);
+        }
+    }
+}
+
+impl Strip<'_, '_> {
+    /// Keys as tiles `[words][keys of the tile]`; values as `[keys][width]`, pairs of keys side by side when in bf16.
+    unsafe fn lay_out_keys_and_values(&self, format: Format, space: &mut Workspace) {
+        let (k, v) = (self.job.k, self.job.v);
+        let (keys, width) = (k.count(), k.width());
+        space.keys.ensure(keys * self.words + 16);
+        for first in (0..keys).step_by(self.key_tile) {
+            let count = self.key_tile.min(keys - first);
+            // SAFETY: tiles in ascending order, with slack at the end.
+            unsafe {
+                let to = space.keys.as_mut_slice().as_mut_ptr().add(first * self.words);
+                lay_out(self.level, format, false, k, first, count, to, count, &mut space.staging, None);
+            }
+        }
+        space.values.ensure(steps(format, keys) * width + 16);
+        // SAFETY: room for all keys was just made.
+        unsafe { lay_out_values_at(self.level, v, space.values.as_mut_slice().as_mut_ptr()) };
+    }
+
+    /// The keys that at least one of these positions sees, as a range that begins at a tile.
+    fn visible(&self, positions: Range<usize>) -> Range<usize> {
+        let attention = self.job.attention;
+        let keys = self.job.k.count();
+        let (mut low, mut high) = (0, keys);
+        if attention.causal {
+            high = positions.end.min(keys);
+        }
+        if let Some(window) = attention.window {
+            low = positions.start.saturating_sub(window);
+            high = high.min(positions.end + window);
+        }
+        low - low % self.key_tile..high
+    }
+
+    unsafe fn panel_of_queries(&self, first: usize, count: usize, format: Format, space: &mut Workspace) {
+        let (job, panel) = (self.job, self.panel);
+        let (width, keys) = (job.k.width(), job.k.count());
+        space.queries.ensure(self.words * panel + 16);
+        let block = if keys <= ONE_BLOCK { ONE_BLOCK } else { BLOCK };
+        let block = block - block % self.key_tile;
+        space.scores.ensure((block.min(keys) + 2) * panel);
+        space.result.ensure(width.next_multiple_of(16) * panel + 4 * panel);
+        space.rows.ensure(width.next_multiple_of(16) * panel);
+        // SAFETY: sizes as ensured above.
+        unsafe {
+            let queries = space.queries.as_mut_slice();
+            queries[..self.words * panel].fill(0);
+            lay_out(
+                self.level,
+                format,
+                false,
+                job.q,
+                first,
+                count,
+                queries.as_mut_ptr(),
+                panel,
+                &mut space.staging,
+                None,
+            );
+        }
+        let mut positions = [FAR; 32];
+        for (lane, position) in positions[..count].iter_mut().enumerate() {
+            *position = job.position(first + lane) as f32;
+        }
+        let (low, high) =
+            positions[..count].iter().fold((usize::MAX, 0), |(l, h), p| (l.min(*p as usize), h.max(*p as usize)));
+        let visible = self.visible(low..high + 1);
+        let whole_bias = match job.attention.bias {
+            ScoreBias::None => false,
+            _ => {
+                self.fill_bias(first, count, space);
+                true
+            }
+        };
+        let mut state = State { started: false };
+        let mut begin = visible.start;
+        while begin < visible.end {
+            let end = visible.end.min(begin + block);
+            self.absorb(begin..end, &positions, low..high + 1, whole_bias, &mut state, space);
+            begin = end;
+        }
+        if job.attention.window.is_some() {
+            // Global keys outside the window's range, one tile row each: few by nature.
+            for global in job.span.globals.clone() {
+                let key = job.attention.indices[global];
+                if !visible.contains(&key) && !(job.attention.causal && key > high) {
+                    self.absorb_single(key, &positions, whole_bias, &mut state, space);
+                }
+            }
+        }
+        // SAFETY: `result` holds the panel's sums and output.
+        unsafe { write_result_at(self.level, job, first, count, space) };
+    }
+
+    /// Bias of all keys for the panel's queries as `[keys][panel]`, times log2 e.
+    fn fill_bias(&self, first: usize, count: usize, space: &mut Workspace) {
+        let (keys, panel) = (self.job.k.count(), self.panel);
+        space.bias.ensure(keys * (panel + 1));
+        let (bias, row) = space.bias.as_mut_slice().split_at_mut(keys * panel);
+        for lane in 0..count {
+            self.job.bias(first + lane, &mut row[..keys]);
+            for (key, value) in row[..keys].iter().enumerate() {
+                bias[key * panel + lane] = value * LOG2_E;
+            }
+        }
+    }
+
+    /// Adds a block of keys to the panel's running softmax. `keys.start` begins a tile.
+    fn absorb(
+        &self,
+        keys: Range<usize>,
+        positions: &[f32; 32],
+        at: Range<usize>,
+        biased: bool,
+        state: &mut State,
+        space: &mut Workspace,
+    ) {
+        let (panel, attention) = (self.panel, self.job.attention);
+        // SAFETY: keys were laid out tile by tile; scores have room for a block.
+        unsafe {
+            let scores = space.scores.as_mut_slice().as_mut_ptr().cast::<u32>();
+            for first in keys.clone().step_by(self.key_tile) {
+                // The tile was laid out with all its keys, even if the last ones are not asked for here.
+                let laid_out = self.key_tile.min(self.job.k.count() - first);
+                let count = laid_out.min(keys.end - first);
+                let k = space.keys.as_slice().as_ptr().add(first * self.words);
+                let c = scores.add((first - keys.start) * panel);
+                (self.tile.run)(count, self.words, k, laid_out, space.queries.as_slice().as_ptr(), c, panel, false);
+            }
+        }
+        let past = attention.causal && keys.end > at.start + 1;
+        let outside =
+            attention.window.is_some_and(|window| keys.start + window < at.end - 1 || keys.end > at.start + window + 1);
+        let masked = past || outside;
+        self.softmax_and_values(keys, positions, biased, masked, state, space);
+    }
+
+    /// Adds one key on its own.
+    fn absorb_single(&self, key: usize, positions: &[f32; 32], biased: bool, state: &mut State, space: &mut Workspace) {
+        let first = key - key % self.key_tile;
+        let laid_out = self.key_tile.min(self.job.k.count() - first);
+        // SAFETY: the key's words stand `laid_out` apart in its tile, which is how the kernel reads one row.
+        unsafe {
+            let k = space.keys.as_slice().as_ptr().add(first * self.words + key - first);
+            let c = space.scores.as_mut_slice().as_mut_ptr().cast();
+            (self.tile.run)(1, self.words, k, laid_out, space.queries.as_slice().as_ptr(), c, self.panel, false);
+        }
+        self.softmax_and_values(key..key + 1, positions, biased, self.job.attention.causal, state, space);
+    }
+
+    /// From raw scores of these keys to weighted values added to the result.
+    fn softmax_and_values(
+        &self,
+        keys: Range<usize>,
+        positions: &[f32; 32],
+        biased: bool,
+        masked: bool,
+        state: &mut State,
+        space: &mut Workspace,
+    ) {
+        let block = Block { keys: keys.clone(), positions, biased, masked, first: !state.started, pairs: self.pairs };
+        let (width, panel) = (self.job.k.width(), self.panel);
+        // SAFETY: scores hold `keys.len()` rows (and one more for an odd pair); values are laid out for all keys.
+        unsafe {
+            softmax_at(self.level, self.job, &block, space);
+            let mut count = keys.len();
+            let mut values = space.values.as_slice().as_ptr();
+            let mut odd_value = [0u32; MAX_WIDTH];
+            if self.pairs {
+                values = values.add(keys.start / 2 * width);
+                if keys.start % 2 == 1 {
+                    // A single key in the upper half of its pair: move it to the lower half of a pair of its own.
+                    assert!(count == 1 && width <= MAX_WIDTH);
+                    for (c, word) in odd_value[..width].iter_mut().enumerate() {
+                        *word = *values.add(c) >> 16;
+                    }
+                    values = odd_value.as_ptr();
+                }
+                count = count.div_ceil(2);
+            } else {
+                values = values.add(keys.start * width);
+            }
+            let scores = space.scores.as_slice().as_ptr().cast::<u32>();
+            let result = space.result.as_mut_slice().as_mut_ptr().add(4 * panel).cast::<u32>();
+            for (start, rows) in self.tile.cuts(width) {
+                let c = result.add(start * panel);
+                (self.tile.run)(rows, count, values.add(start), width, scores, c, panel, state.started);
+            }
+        }
+        state.started = true;
+    }
+}
+
+/// Widest head whose single global key may stand alone.
+const MAX_WIDTH: usize = 512;
+
+/// Whether anything has been added to the panel's result.
+struct State {
+    started: bool,
+}
+
+/// One block of keys for [`softmax`].
+struct Block<'a> {
+    keys: Range<usize>,
+    positions: &'a [f32; 32],
+    biased: bool,
+    masked: bool,
+    first: bool,
+    pairs: bool,
+}
+
+#[inline(always)]
+unsafe fn lay_out_values<S: Simd>(v: Rows, to: *mut u32) {
+    let (keys, width) = (v.count(), v.width());
+    match v.element() {
+        Element::F32 => {
+            for key in 0..keys {
+                // SAFETY: `to` has room for `keys * width` words.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(v.row_f32(key).as_ptr(), to.add(key * width).cast(), width);
+                }
+            }
+        }
+        Element::Bf16 => unsafe {
+            let crate::Elements::Bf16(data) = v.data() else { unreachable!("bf16 rows") };
+            for pair in 0..keys.div_ceil(2) {
+                let low = data.as_ptr().add(2 * pair * v.stride());
+                let high = low.wrapping_add(v.stride());
+                let both = 2 * pair + 1 < keys;
+                let mut at = 0;
+                while at < width {
+                    let to = to.add(pair * width + at);
+                    if both && at + S::LANES <= width {
+                        S::store_bf16_pairs(to, S::load_bf16(low.add(at)), S::load_bf16(high.add(at)));
+                        at += S::LANES;
+                    } else {
+                        let upper = if both { *high.add(at) as u32 } else { 0 };
+                        *to = *low.add(at) as u32 | upper << 16;
+                        at += 1;
+                    }
+                }
+            }
+        },
+    }
+}
+kernel!(lay_out_values_at = lay_out_values(v: Rows, to: *mut u32));
+
+/// Turns a block's raw scores into probabilities relative to the panel's running maximum, in place (as bf16 pairs of
+/// keys where the values are), and brings maximum, sum and result up to date.
+///
+/// `space.result` begins with the running maximum and sum of each lane (in log2 units), then the result `[width][panel]`.
+#[inline(always)]
+unsafe fn softmax<S: Simd>(job: &Job, block: &Block, space: &mut Workspace) {
+    let panel = 2 * S::LANES;
+    let count = block.keys.len();
+    let scale = job.attention.scale * LOG2_E;
+    let width = job.k.width();
+    let (window, causal) = (job.attention.window, job.attention.causal);
+    let globals = &job.attention.indices[job.span.globals.clone()];
+    for half in 0..2 {
+        let lane = half * S::LANES;
+        // SAFETY: scores have `count` rows of `panel` (one more when pairs are odd); result as documented.
+        unsafe {
+            let scores = space.scores.as_mut_slice().as_mut_ptr().add(lane);
+            let running = space.result.as_mut_slice().as_mut_ptr().add(lane);
+            let position = S::load(block.positions.as_ptr().add(lane));
+            let mut scale_now = S::splat(scale);
+            if block.biased || block.masked {
+                for (i, key) in block.keys.clone().enumerate() {
+                    let p = scores.add(i * panel);
+                    let mut x = S::mul(S::load(p), scale_now);
+                    if block.biased {
+                        x = S::add(x, S::load(space.bias.as_slice().as_ptr().add(key * panel + lane)));
+                    }
+                    if block.masked {
+                        let (mut low, mut high) = (-FAR, 2.0 * FAR);
+                        if let Some(window) = window
+                            && !globals.contains(&key)
+                        {
+                            (low, high) = (key as f32 - window as f32, (key + window) as f32);
+                        }
+                        if causal {
+                            low = low.max(key as f32);
+                        }
+                        x = S::keep_between(x, position, S::splat(low), S::splat(high));
+                    }
+                    S::store(p, x);
+                }
+                scale_now = S::splat(1.0);
+            }
+            // Four maxima, so that one comparison need not wait for the other.
+            let mut most = [S::splat(f32::MIN); 4];
+            let mut i = 0;
+            while i + 4 <= count {
+                for (j, most) in most.iter_mut().enumerate() {
+                    *most = S::max(*most, S::load(scores.add((i + j) * panel)));
+                }
+                i += 4;
+            }
+            while i < count {
+                most[0] = S::max(most[0], S::load(scores.add(i * panel)));
+                i += 1;
+            }
+            let most = S::max(S::max(most[0], most[1]), S::max(most[2], most[3]));
+            let mut most = S::max(S::mul(most, scale_now), S::splat(-1e30));
+            let mut total = S::splat(0.0);
+            if !block.first {
+                let old = S::load(running);
+                most = S::max(most, old);
+                let shrink = exp2_negative::<S>(S::sub(old, most));
+                total = S::mul(S::load(running.add(panel)), shrink);
+                let result = running.add(4 * panel);
+                for row in 0..width {
+                    let p = result.add(row * panel);
+                    S::store(p, S::mul(S::load(p), shrink));
+                }
+            }
+            let less = S::sub(S::splat(0.0), most);
+            let mut i = 0;
+            if block.pairs {
+                let mut total_odd = S::splat(0.0);
+                while i < count {
+                    let low = exp2_negative_coarse::<S>(S::fma(S::load(scores.add(i * panel)), scale_now, less));
+                    let high = if i + 1 < count {
+                        exp2_negative_coarse::<S>(S::fma(S::load(scores.add((i + 1) * panel)), scale_now, less))
+                    } else {
+                        S::splat(0.0)
+                    };
+                    total = S::add(total, low);
+                    total_odd = S::add(total_odd, high);
+                    // Pair i/2 takes the place of row i/2, which has been read already (for both halves: see below).
+                    S::store_bf16_pairs(scores.add(i / 2 * panel).cast(), low, high);
+                    i += 2;
+                }
+                total = S::add(total, total_odd);
+            } else {
+                while i < count {
+                    let p = scores.add(i * panel);
+                    let e = exp2_negative::<S>(S::fma(S::load(p), scale_now, less));
+                    total = S::add(total, e);
+                    S::store(p, e);
+                    i += 1;
+                }
+            }
+            S::store(running, most);
+            S::store(running.add(panel), total);
+        }
+    }
+}
+kernel!(softmax_at = softmax(job: &Job, block: &Block, space: &mut Workspace));
+
+/// Divides by the sums and writes the panel's rows to their places.
+#[inline(always)]
+unsafe fn write_result<S: Simd>(job: &Job, first: usize, count: usize, space: &mut Workspace) {
+    let panel = 2 * S::LANES;
+    let width = job.k.width();
+    let padded = width.next_multiple_of(S::LANES);
+    // SAFETY: `result` and `rows` were grown for `padded` rows; a query's place is its own.
+    unsafe {
+        let running = space.result.as_mut_slice().as_mut_ptr();
+        let result = running.add(4 * panel);
+        let rows = space.rows.as_mut_slice().as_mut_ptr();
+        for half in 0..2 {
+            let lane = half * S::LANES;
+            if lane >= count {
+                break;
+            }
+            let inverse = S::div(S::splat(1.0), S::max(S::load(running.add(panel + lane)), S::splat(1e-30)));
+            for row in 0..width {
+                let p = result.add(row * panel + lane);
+                S::store(p, S::mul(S::load(p), inverse));
+            }
+            for row in (0..padded).step_by(S::LANES) {
+                let from = result.add(row * panel + lane).cast();
+                S::transpose(from, panel, S::LANES.min(width - row), rows.add(lane * padded + row).cast(), padded);
+            }
+        }
+        for query in 0..count {
+            let (row, column) = job.place(first + query);
+            let mut at = 0;
+            while at < width {
+                let n = S::LANES.min(width - at);
+                let y = S::load(rows.add(query * padded + at));
+                let p = job.out.at(row, column + at);
+                match (job.out.element, n == S::LANES) {
+                    (Element::F32, true) => S::store(p.cast(), y),
+                    (Element::F32, false) => S::store_n(p.cast(), y, n),
+                    (Element::Bf16, true) => S::store_bf16(p.cast(), y),
+                    (Element::Bf16, false) => S::store_bf16_n(p.cast(), y, n),
+                }
+                at += n;
+            }
+        }
+    }
+}
+kernel!(write_result_at = write_result(job: &Job, first: usize, count: usize, space: &mut Workspace));

@@ -1,0 +1,120 @@
+//! Every level and both ways against the reference.
+
+use super::*;
+use crate::reference;
+use crate::rows::{bf16_to_f32, f32_to_bf16};
+use proptest::prelude::*;
+
+fn numbers(seed: u64, len: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            ((state >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * 2.0
+        })
+        .collect()
+}
+
+fn compare(attention: &Attention, lengths: &[(usize, usize)], spans: &[Span], seed: u64) {
+    let width = attention.heads * attention.head_width;
+    let (queries, keys) = lengths.iter().fold((0, 0), |(q, k), (a, b)| (q + a, k + b));
+    let [q, k, v] = [numbers(seed, queries * width), numbers(seed + 1, keys * width), numbers(seed + 2, keys * width)];
+    let mut want = vec![0f32; queries * width];
+    let rows = |d| Rows::f32(d, width);
+    reference::attend(attention, rows(&q), rows(&k), rows(&v), spans, RowsMut::f32(&mut want, width));
+    let to16 = |d: &[f32]| d.iter().map(|x| f32_to_bf16(*x)).collect::<Vec<_>>();
+    let (q16, k16, v16) = (to16(&q), to16(&k), to16(&v));
+    let team = Team::new(2);
+    let scratch = PerWorker::new(2, Scratch::default);
+    for level in Level::all_available() {
+        let mut got = vec![f32::NAN; queries * width];
+        let place = Place::of(&mut RowsMut::f32(&mut got, width));
+        attend_at(level, &team, attention, rows(&q), rows(&k), rows(&v), spans, place, &scratch);
+        for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+            assert!((g - w).abs() <= 2e-5, "{level:?} at {i} of {spans:?}: {g} for {w}");
+        }
+        let mut got = vec![0u16; queries * width];
+        let place = Place::of(&mut RowsMut::bf16(&mut got, width));
+        let rows = |d| Rows::bf16(d, width);
+        attend_at(level, &team, attention, rows(&q16), rows(&k16), rows(&v16), spans, place, &scratch);
+        for (g, w) in got.iter().zip(&want) {
+            // bf16 scores of size ~10 err by a few hundredths.
+            assert!((bf16_to_f32(*g) - w).abs() <= 0.15, "{level:?} bf16: {} for {w}", bf16_to_f32(*g));
+        }
+    }
+}
+
+/// Spans of packed sequences with the given numbers of (queries, keys).
+fn spans(lengths: &[(usize, usize)]) -> Vec<Span> {
+    let (mut q, mut k) = (0, 0);
+    lengths
+        .iter()
+        .map(|(queries, keys)| {
+            let span = Span { queries: q..q + queries, keys: k..k + keys, ..Span::default() };
+            (q, k) = (span.queries.end, span.keys.end);
+            span
+        })
+        .collect()
+}
+
+fn plain(heads: usize, head_width: usize) -> Attention<'static> {
+    let scale = 1.0 / (head_width as f32).sqrt();
+    Attention { heads, head_width, scale, causal: false, window: None, bias: ScoreBias::None, indices: &[] }
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn several_blocks_of_keys() {
+    let lengths = [(40, 1301), (1, 900), (35, 35)];
+    compare(&plain(2, 16), &lengths, &spans(&lengths), 5);
+    compare(&Attention { causal: true, ..plain(2, 16) }, &lengths, &spans(&lengths), 6);
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn windows_with_global_keys() {
+    for (n, window) in [(70, 3), (700, 20), (1300, 40)] {
+        let indices: Vec<usize> = [0, 1, 7, n - 2].to_vec();
+        let span = Span { queries: 0..n, keys: 0..n, positions: 0..0, globals: 0..4 };
+        let attention = Attention { window: Some(window), indices: &indices, ..plain(2, 12) };
+        compare(&attention, &[(n, n)], &[span], n as u64);
+    }
+}
+
+#[test]
+fn queries_at_chosen_positions() {
+    let indices = [4, 0, 17, 9, 2];
+    let span = Span { queries: 0..5, keys: 0..19, positions: 0..5, globals: 0..0 };
+    let table = numbers(3, 2 * 39);
+    let bias = ScoreBias::ByDistance { table: &table, reach: 19 };
+    compare(&Attention { indices: &indices, bias, ..plain(2, 8) }, &[(5, 19)], std::slice::from_ref(&span), 1);
+    compare(&Attention { indices: &indices, causal: true, ..plain(2, 8) }, &[(5, 19)], &[span], 2);
+}
+
+#[test]
+fn a_bias_that_depends_on_the_query() {
+    let fill = |span: usize, head: usize, query: usize, out: &mut [f32]| {
+        for (key, out) in out.iter_mut().enumerate() {
+            *out = ((span + 2 * head + 3 * query + 5 * key) % 7) as f32 * 0.3;
+        }
+    };
+    let lengths = [(7, 7), (2, 9)];
+    compare(&Attention { bias: ScoreBias::PerQuery(&fill), ..plain(2, 6) }, &lengths, &spans(&lengths), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 48 }, failure_persistence: None, ..Default::default() })]
+    #[test]
+    fn any_lengths_match_the_reference(
+        lengths in prop::collection::vec((1usize..if cfg!(miri) { 5 } else { 80 }, 0usize..if cfg!(miri) { 3 } else { 60 }), 1..4),
+        heads in 1usize..4,
+        head_width in 1usize..if cfg!(miri) { 5 } else { 70 },
+        causal in any::<bool>(),
+        seed in 0u64..1000,
+    ) {
+        let lengths: Vec<_> = lengths.into_iter().map(|(q, more)| (q, q + more)).collect();
+        compare(&Attention { causal, ..plain(heads, head_width) }, &lengths, &spans(&lengths), seed);
+    }
+}

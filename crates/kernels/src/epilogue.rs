@@ -1,0 +1,173 @@
+//! What follows a multiplication, while the tile is still in the first-level cache.
+
+use crate::Activation;
+use crate::math::{Function, with_activation};
+use crate::rows::{Element, Elements, ElementsMut, Rows, RowsMut};
+use crate::simd::{Simd, kernel};
+
+/// What happens to a result before it is stored: `activation(x + bias) + residual`.
+#[derive(Clone, Copy)]
+pub struct Epilogue<'a> {
+    /// One number per output.
+    pub bias: Option<&'a [f32]>,
+    /// Applied after the bias.
+    pub activation: Activation,
+    /// Added last; as many rows as the result.
+    pub residual: Option<Rows<'a>>,
+}
+
+impl Default for Epilogue<'_> {
+    fn default() -> Self {
+        Epilogue { bias: None, activation: Activation::Identity, residual: None }
+    }
+}
+
+/// A matrix by address.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub data: *mut u8,
+    pub element: Element,
+    pub stride: usize,
+}
+
+// SAFETY: a `Place` is only an address; whoever uses it across threads keeps accesses disjoint.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+impl Place {
+    pub(crate) fn of(rows: &mut RowsMut) -> Place {
+        let (element, stride) = (rows.element(), rows.stride());
+        let data = match rows.data() {
+            ElementsMut::F32(d) => d.as_mut_ptr().cast(),
+            ElementsMut::Bf16(d) => d.as_mut_ptr().cast(),
+        };
+        Place { data, element, stride }
+    }
+
+    fn to_read(rows: Rows) -> Place {
+        let data = match rows.data() {
+            Elements::F32(d) => d.as_ptr().cast::<u8>(),
+            Elements::Bf16(d) => d.as_ptr().cast(),
+        };
+        Place { data: data.cast_mut(), element: rows.element(), stride: rows.stride() }
+    }
+
+    /// Address of an element.
+    #[inline(always)]
+    pub(crate) unsafe fn at(&self, row: usize, column: usize) -> *mut u8 {
+        let size = match self.element {
+            Element::F32 => 4,
+            Element::Bf16 => 2,
+        };
+        unsafe { self.data.add((row * self.stride + column) * size) }
+    }
+}
+
+/// Everything the epilogue of one tile needs.
+#[derive(Clone, Copy)]
+pub(crate) struct TileResult {
+    /// Sums: f32, or i32 when `column_scales` is set.
+    pub sums: *const u32,
+    pub step: usize,
+    /// Where the tile goes in the result.
+    pub row: usize,
+    pub column: usize,
+    pub rows: usize,
+    pub columns: usize,
+    /// Int8: scale per column and scale x sum of bytes; or null.
+    pub column_scales: (*const f32, *const f32),
+    /// Int8: scale and least value per row of the tile; or null.
+    pub row_scales: *const f32,
+}
+
+/// The epilogue of a whole multiplication, by address.
+#[derive(Clone, Copy)]
+pub(crate) struct Finish {
+    bias: *const f32,
+    activation: Activation,
+    residual: Option<Place>,
+    out: Place,
+}
+
+// SAFETY: addresses only; tiles are disjoint.
+unsafe impl Send for Finish {}
+// SAFETY: as above.
+unsafe impl Sync for Finish {}
+
+impl Finish {
+    pub(crate) fn new(epilogue: &Epilogue, out: &mut RowsMut) -> Finish {
+        Finish {
+            bias: epilogue.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
+            activation: epilogue.activation,
+            residual: epilogue.residual.map(Place::to_read),
+            out: Place::of(out),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn finish<S: Simd>(finish: &Finish, tile: &TileResult) {
+    unsafe {
+        with_activation!(finish.activation, A => match (tile.column_scales.0.is_null(), tile.columns == 2 * S::LANES) {
+            (true, true) => finish_as::<S, A, false, true>(finish, tile),
+            (true, false) => finish_as::<S, A, false, false>(finish, tile),
+            (false, true) => finish_as::<S, A, true, true>(finish, tile),
+            (false, false) => finish_as::<S, A, true, false>(finish, tile),
+        })
+    }
+}
+
+#[inline(always)]
+unsafe fn finish_as<S: Simd, A: Function, const INT8: bool, const WHOLE: bool>(finish: &Finish, tile: &TileResult) {
+    unsafe {
+        let mut at = 0;
+        while at < tile.columns {
+            let n = if WHOLE { S::LANES } else { S::LANES.min(tile.columns - at) };
+            let column = tile.column + at;
+            let load = |p: *const f32| if WHOLE { S::load(p) } else { S::load_n(p, n) };
+            let bias = if finish.bias.is_null() { S::splat(0.0) } else { load(finish.bias.add(column)) };
+            let scale = if INT8 { S::load(tile.column_scales.0.add(at)) } else { S::splat(1.0) };
+            let offset = if INT8 { S::load(tile.column_scales.1.add(at)) } else { S::splat(0.0) };
+            for i in 0..tile.rows {
+                let sums = tile.sums.add(i * tile.step + at);
+                let x = if INT8 {
+                    // x = Σ (s q + l) w = s Σ q w + l Σ w, with s and l the row's scale and least value.
+                    let (row_scale, least) = (*tile.row_scales.add(2 * i), *tile.row_scales.add(2 * i + 1));
+                    let sum = S::mul(S::load_i32(sums.cast()), S::splat(row_scale));
+                    S::fma(sum, scale, S::fma(S::splat(least), offset, bias))
+                } else {
+                    S::add(S::load(sums.cast()), bias)
+                };
+                let mut y = A::apply::<S>(x);
+                let row = tile.row + i;
+                if let Some(residual) = finish.residual {
+                    let p = residual.at(row, column);
+                    let r = match (residual.element, WHOLE) {
+                        (Element::F32, true) => S::load(p.cast()),
+                        (Element::F32, false) => S::load_n(p.cast(), n),
+                        (Element::Bf16, true) => S::load_bf16(p.cast()),
+                        (Element::Bf16, false) => S::load_bf16_n(p.cast(), n),
+                    };
+                    y = S::add(y, r);
+                }
+                let p = finish.out.at(row, column);
+                match (finish.out.element, WHOLE) {
+                    (Element::F32, true) => S::store(p.cast(), y),
+                    (Element::F32, false) => S::store_n(p.cast(), y, n),
+                    (Element::Bf16, true) => S::store_bf16(p.cast(), y),
+                    (Element::Bf16, false) => S::store_bf16_n(p.cast(), y, n),
+                }
+            }
+            at += n;
+        }
+    }
+}
+
+kernel!(
+    /// Applies the epilogue to one tile and stores it.
+    ///
+    /// # Safety
+    /// All addresses in `finish` and `tile` are valid for the tile, and no other thread touches its results.
+    pub(crate) finish_at = finish(whole: &Finish, tile: &TileResult)
+);

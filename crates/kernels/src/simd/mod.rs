@@ -1,0 +1,175 @@
+//! One small trait over vectors of f32, so that element-wise kernels are written once.
+//!
+//! A kernel is a generic `#[inline(always)]` function over [`Simd`]; the [`kernel!`] macro makes the entry that picks
+//! the instruction set at run time and compiles the function once under each one's target features. Everything on the
+//! way must be `#[inline(always)]`, or the vector instructions end up behind calls.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) mod avx2;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) mod avx512;
+pub(crate) mod portable;
+
+use crate::isa::{Isa, has_bf16};
+
+/// An instruction set as the kernels see it: AVX-512 with and without bf16 products are two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Portable,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    Avx2,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    Avx512,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    Avx512Bf16,
+}
+
+impl Level {
+    pub(crate) fn of(isa: Isa) -> Level {
+        match isa {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Avx512 if isa.available() => {
+                if has_bf16(isa) {
+                    Level::Avx512Bf16
+                } else {
+                    Level::Avx512
+                }
+            }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Avx2 if isa.available() => Level::Avx2,
+            _ => {
+                let _ = has_bf16(isa);
+                Level::Portable
+            }
+        }
+    }
+
+    /// The level of the instruction set in use.
+    pub(crate) fn active() -> Level {
+        static ACTIVE: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
+        *ACTIVE.get_or_init(|| Level::of(crate::isa::active()))
+    }
+
+    /// Every level this machine can run.
+    #[cfg(test)]
+    pub(crate) fn all_available() -> Vec<Level> {
+        let mut all = vec![Level::Portable];
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            if Isa::Avx2.available() {
+                all.push(Level::Avx2);
+            }
+            if Isa::Avx512.available() {
+                all.push(Level::Avx512);
+                if has_bf16(Isa::Avx512) {
+                    all.push(Level::Avx512Bf16);
+                }
+            }
+        }
+        all
+    }
+
+    /// Columns of a weight panel: two vectors.
+    pub(crate) fn panel(self) -> usize {
+        match self {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Level::Avx512 | Level::Avx512Bf16 => 32,
+            _ => 16,
+        }
+    }
+
+    /// Whether bf16 pairs are multiplied as such.
+    pub(crate) fn multiplies_bf16(self) -> bool {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        return self == Level::Avx512Bf16;
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        false
+    }
+}
+
+/// A vector of f32 lanes under one instruction set.
+///
+/// # Safety
+/// Every method needs the instruction set to be available, and pointers valid for the lanes they touch.
+#[allow(clippy::missing_safety_doc)]
+pub(crate) trait Simd: Copy {
+    type F: Copy;
+    const LANES: usize;
+
+    unsafe fn splat(x: f32) -> Self::F;
+    unsafe fn load(p: *const f32) -> Self::F;
+    unsafe fn store(p: *mut f32, v: Self::F);
+    /// The first `n` lanes (`n <= LANES`); the others are zero.
+    unsafe fn load_n(p: *const f32, n: usize) -> Self::F;
+    unsafe fn store_n(p: *mut f32, v: Self::F, n: usize);
+    unsafe fn load_bf16(p: *const u16) -> Self::F;
+    unsafe fn load_bf16_n(p: *const u16, n: usize) -> Self::F;
+    unsafe fn store_bf16(p: *mut u16, v: Self::F);
+    unsafe fn store_bf16_n(p: *mut u16, v: Self::F, n: usize);
+    /// Lane i of the result is `bf16(lo[i]) | bf16(hi[i]) << 16`.
+    unsafe fn store_bf16_pairs(p: *mut u32, lo: Self::F, hi: Self::F);
+    /// Signed 32-bit integers, converted.
+    unsafe fn load_i32(p: *const i32) -> Self::F;
+    /// Rounds to the nearest integer in 0..=255 and stores bytes.
+    unsafe fn store_u8(p: *mut u8, v: Self::F);
+    unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sub(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`.
+    unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
+    /// To the nearest integer.
+    unsafe fn round(a: Self::F) -> Self::F;
+    /// `a * 2^n` for integral `n` in -126..=127.
+    unsafe fn scale2(a: Self::F, n: Self::F) -> Self::F;
+    /// `v` where `low <= at <= high`, minus infinity elsewhere.
+    unsafe fn keep_between(v: Self::F, at: Self::F, low: Self::F, high: Self::F) -> Self::F;
+    unsafe fn sum(a: Self::F) -> f32;
+    unsafe fn largest(a: Self::F) -> f32;
+    /// The two halves of `LANES` bf16 pairs.
+    unsafe fn load_bf16_pairs(p: *const u32) -> (Self::F, Self::F);
+    /// Transposes a block of `rows <= LANES` rows (`step_from` words apart) and `LANES` columns of 32-bit words. Always
+    /// writes `LANES` words per column, zeros beyond `rows`.
+    unsafe fn transpose(from: *const u32, step_from: usize, rows: usize, to: *mut u32, step_to: usize);
+    /// Brings a cache line near.
+    unsafe fn prefetch(p: *const u32);
+}
+
+/// Defines the run-time entry of a generic kernel: `entry(level, arguments)` runs `generic::<S>(arguments)`.
+macro_rules! kernel {
+    ($(#[$meta:meta])* $vis:vis $entry:ident = $generic:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?) => {
+        $(#[$meta])*
+        $vis unsafe fn $entry(level: $crate::simd::Level, $($arg: $type),*) $(-> $ret)? {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn avx2($($arg: $type),*) $(-> $ret)? {
+                unsafe { $generic::<$crate::simd::avx2::Avx2>($($arg),*) }
+            }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+            unsafe fn avx512($($arg: $type),*) $(-> $ret)? {
+                unsafe { $generic::<$crate::simd::avx512::Avx512<false>>($($arg),*) }
+            }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16")]
+            unsafe fn avx512bf16($($arg: $type),*) $(-> $ret)? {
+                unsafe { $generic::<$crate::simd::avx512::Avx512<true>>($($arg),*) }
+            }
+            // SAFETY: a level other than portable exists only if the machine has it; the rest is the caller's promise.
+            unsafe {
+                match level {
+                    $crate::simd::Level::Portable => $generic::<$crate::simd::portable::Portable>($($arg),*),
+                    #[cfg(all(target_arch = "x86_64", not(miri)))]
+                    $crate::simd::Level::Avx2 => avx2($($arg),*),
+                    #[cfg(all(target_arch = "x86_64", not(miri)))]
+                    $crate::simd::Level::Avx512 => avx512($($arg),*),
+                    #[cfg(all(target_arch = "x86_64", not(miri)))]
+                    $crate::simd::Level::Avx512Bf16 => avx512bf16($($arg),*),
+                }
+            }
+        }
+    };
+}
+pub(crate) use kernel;
