@@ -1,7 +1,7 @@
 //! What follows a multiplication, while the tile is still in the first-level cache.
 
 use crate::Activation;
-use crate::math::{Function, with_activation};
+use crate::math::{Function, GeluCoarse, with_activation};
 use crate::rows::{Element, Elements, ElementsMut, Rows, RowsMut};
 use crate::simd::{Simd, kernel};
 
@@ -109,12 +109,22 @@ impl Finish {
 #[inline(always)]
 unsafe fn finish<S: Simd>(finish: &Finish, tile: &TileResult) {
     unsafe {
-        with_activation!(finish.activation, A => match (tile.column_scales.0.is_null(), tile.columns == 2 * S::LANES) {
+        if finish.activation == Activation::Gelu && finish.out.element == Element::Bf16 {
+            return finish_with::<S, GeluCoarse>(finish, tile);
+        }
+        with_activation!(finish.activation, A => finish_with::<S, A>(finish, tile))
+    }
+}
+
+#[inline(always)]
+unsafe fn finish_with<S: Simd, A: Function>(finish: &Finish, tile: &TileResult) {
+    unsafe {
+        match (tile.column_scales.0.is_null(), tile.columns == 2 * S::LANES) {
             (true, true) => finish_as::<S, A, false, true>(finish, tile),
             (true, false) => finish_as::<S, A, false, false>(finish, tile),
             (false, true) => finish_as::<S, A, true, true>(finish, tile),
             (false, false) => finish_as::<S, A, true, false>(finish, tile),
-        })
+        }
     }
 }
 
