@@ -13,8 +13,11 @@ mod directory;
 mod error;
 pub mod executor;
 mod families;
+#[cfg(feature = "hub")]
+mod hub;
 mod load;
 mod plan;
+mod save;
 mod sentence;
 mod tokenizer;
 mod weights;
@@ -23,7 +26,10 @@ pub use architecture::*;
 pub use error::Error;
 pub use executor::*;
 pub use families::HeadChoice;
+#[cfg(feature = "hub")]
+pub use hub::{OpenOptions, Transfer};
 pub use load::{LoadOptions, Model};
 pub use plan::{Plan, Precision};
+pub use save::write_directory;
 pub use tokenizer::{Encoded, Tokenizer};
 pub use weights::{Dtype, OwnedTensor, Tensor, Weights};

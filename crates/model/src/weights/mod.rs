@@ -12,8 +12,11 @@ pub(crate) use file::one_line;
 use file::{Bytes, Place};
 pub(crate) use matrix::misshapen;
 pub use owned::OwnedTensor;
+pub(crate) use owned::serialise;
 pub use safetensors::Dtype;
 pub(crate) use shards::is_plain_name;
+#[cfg(feature = "hub")]
+pub(crate) use shards::shards as shard_names;
 use std::collections::BTreeMap;
 
 /// All tensors of a model: one or several mapped safetensors files, or tensors in memory.

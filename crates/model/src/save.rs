@@ -1,0 +1,179 @@
+//! Writing a model: everything into a directory beside the wanted one, flushed, then renamed. Whatever interrupts it, no
+//! directory is ever half written: the old one is there until the new one is complete.
+
+use crate::directory::Directory;
+use crate::{Error, Model, OwnedTensor};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Files that are carried over unchanged.
+const COMPANIONS: [&str; 14] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+];
+
+impl Model {
+    /// Writes the model as a Hugging Face directory: `config.json` and the tokenizer's files byte for byte, the weights
+    /// bit for bit, and `sparing.json` if anything is economised. An existing model directory is replaced as a whole;
+    /// one that holds other things is left alone, with an error.
+    pub fn save(&self, directory: &Path) -> Result<(), Error> {
+        let Some(source) = &self.directory else {
+            return Err(Error::new("a model made in memory has no config.json to save; use write_directory"));
+        };
+        let mut out = Replacement::begin(directory)?;
+        for name in COMPANIONS {
+            if let Some(content) = source.read(name)? {
+                out.write(name, &content)?;
+            }
+        }
+        if let Some(text) = index(self, source)? {
+            out.write("model.safetensors.index.json", &text)?;
+        }
+        for file in self.weights.sources() {
+            out.write(&file.path, file.bytes())?;
+            // Modules of sentence encoders keep their settings beside their weights.
+            if let Some((folder, _)) = file.path.split_once('/') {
+                out.copy(source, &format!("{folder}/config.json"))?;
+            }
+        }
+        out.copy(source, "1_Pooling/config.json")?;
+        if self.plan != Default::default() {
+            let mut text =
+                serde_json::to_vec_pretty(&self.plan).map_err(|e| Error::new(format!("sparing.json: {e}")))?;
+            text.push(b'\n');
+            out.write("sparing.json", &text)?;
+        }
+        out.finish()
+    }
+}
+
+/// The list of shards, if the weights are in shards.
+fn index(model: &Model, source: &Directory) -> Result<Option<Vec<u8>>, Error> {
+    let single = model.weights.sources().iter().any(|file| file.path == "model.safetensors");
+    if single { Ok(None) } else { source.read("model.safetensors.index.json") }
+}
+
+/// Writes a directory from files and tensors in memory, as safely as [`Model::save`]. `files` are relative paths and
+/// contents (`config.json` among them); the tensors become `model.safetensors`.
+pub fn write_directory(directory: &Path, files: &[(&str, &[u8])], tensors: &[OwnedTensor]) -> Result<(), Error> {
+    let weights = crate::weights::serialise(tensors)?;
+    let mut out = Replacement::begin(directory)?;
+    for (name, content) in files {
+        out.write(name, content)?;
+    }
+    out.write("model.safetensors", &weights)?;
+    out.finish()
+}
+
+/// A directory being written beside the one it will replace.
+struct Replacement {
+    target: PathBuf,
+    beside: PathBuf,
+}
+
+impl Replacement {
+    fn begin(target: &Path) -> Result<Replacement, Error> {
+        if target.exists() && !target.is_dir() {
+            return Err(Error::new(format!("{}: is a file; give a directory to write to", target.display())));
+        }
+        // Replacing means deleting: only what is a model, or nothing, may go.
+        let occupied = target.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
+        if occupied && !target.join("config.json").is_file() {
+            let why = "is not empty and not a model directory; give another one to write to";
+            return Err(Error::new(format!("{}: {why}", target.display())));
+        }
+        let beside = sibling(target, "partial")?;
+        let parent = beside.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).and_then(|()| fs::create_dir(&beside)).map_err(|e| unwritable(&beside, &e))?;
+        Ok(Replacement { target: target.to_path_buf(), beside })
+    }
+
+    fn write(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
+        let path = self.beside.join(name);
+        let write = || {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            let mut file = File::create(&path)?;
+            file.write_all(content)?;
+            file.sync_all()
+        };
+        write().map_err(|e| unwritable(&path, &e))
+    }
+
+    /// Carries a file over, if it is there and not written yet.
+    fn copy(&mut self, source: &Directory, name: &str) -> Result<(), Error> {
+        match source.read(name)? {
+            Some(content) if !self.beside.join(name).exists() => self.write(name, &content),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let failed = |e: &std::io::Error| unwritable(&self.target, e);
+        sync(&self.beside).map_err(|e| failed(&e))?;
+        // A directory cannot be renamed onto one that is not empty: the old one steps aside first.
+        let old = if self.target.exists() {
+            let old = sibling(&self.target, "old")?;
+            fs::rename(&self.target, &old).map_err(|e| failed(&e))?;
+            Some(old)
+        } else {
+            None
+        };
+        if let Err(e) = fs::rename(&self.beside, &self.target) {
+            if let Some(old) = &old {
+                let _ = fs::rename(old, &self.target);
+            }
+            return Err(failed(&e));
+        }
+        if let Some(parent) = self.target.parent().filter(|p| !p.as_os_str().is_empty()) {
+            sync(parent).map_err(|e| failed(&e))?;
+        }
+        if let Some(old) = old {
+            fs::remove_dir_all(&old).map_err(|e| failed(&e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    /// Whatever was not renamed is not wanted.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.beside);
+    }
+}
+
+/// `.name.kind-1234-0` beside `path`, on the same file system.
+fn sibling(path: &Path, kind: &str) -> Result<PathBuf, Error> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| Error::new(format!("{}: is not a directory name to write to", path.display())))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    hidden.push(format!(".{kind}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    Ok(path.with_file_name(hidden))
+}
+
+/// Flushes a directory's entries (where the system can).
+fn sync(directory: &Path) -> std::io::Result<()> {
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+fn unwritable(path: &Path, e: &std::io::Error) -> Error {
+    Error::new(format!("{}: cannot be written ({e})", path.display()))
+}
