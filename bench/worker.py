@@ -97,15 +97,29 @@ def openvino_engine(variant, _model, exports, threads):
             "NUM_STREAMS": 1,
             "INFERENCE_PRECISION_HINT": "bf16" if "bf16" in variant else "f32",
         }
-        compiled = core.compile_model(core.read_model(f"{exports}/{file}"), "CPU", settings)
-        request = compiled.create_infer_request()
-        wanted = {n for i in compiled.inputs for n in i.names}
+        network = core.read_model(f"{exports}/{file}")
+
+        def compile(network):
+            compiled = core.compile_model(network, "CPU", settings)
+            wanted = {n for i in compiled.inputs for n in i.names}
+            return compiled.create_infer_request(), wanted
+
+        any_shape = None if "fixed" in variant else compile(network)
 
         def prepare(ids):
-            return {k: v for k, v in zip(INPUTS, feed(ids)) if k in wanted}
+            values = dict(zip(INPUTS, feed(ids)))
+            request, wanted = any_shape or compile(reshaped(network, values))
+            return request, {k: v for k, v in values.items() if k in wanted}
+
+        def reshaped(network, values):
+            """The network for this one shape and no other."""
+            copy = network.clone()
+            copy.reshape({i: list(values[n].shape) for i in copy.inputs for n in i.names if n in values})
+            return copy
 
         def run(x):
-            return request.infer(x, share_inputs=True, share_outputs=True)
+            request, values = x
+            return request.infer(values, share_inputs=True, share_outputs=True)
 
         return prepare, run, lambda y: np.array(y[0], dtype=np.float32)
 
