@@ -1,0 +1,192 @@
+//! The numbers a program refers to, and packing them.
+
+use crate::relative::{Buckets, Relative};
+use sparing_kernels::{Format, PackedMatrix, Team};
+use sparing_model::{Error, Linear, Matrix, Norm, NormKind, Weights};
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// The numbers that a program's steps refer to by their place here. Equal tensors are held once.
+#[derive(Default)]
+pub(crate) struct Constants {
+    pub(crate) matrices: Vec<Packed>,
+    pub(crate) norms: Vec<NormWeights>,
+    pub(crate) buckets: Vec<Buckets>,
+    pub(crate) relatives: Vec<Relative>,
+}
+
+impl Constants {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.matrices.iter().map(Packed::bytes).sum::<usize>()
+            + self.norms.iter().map(|n| (n.weight.len() + n.bias.len()) * 4).sum::<usize>()
+            + self.buckets.iter().map(Buckets::bytes).sum::<usize>()
+            + self.relatives.iter().map(Relative::bytes).sum::<usize>()
+    }
+}
+
+/// One or several linear maps of the same input, stacked along the outputs.
+pub(crate) struct Packed {
+    pub(crate) matrix: PackedMatrix,
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+impl Packed {
+    fn bytes(&self) -> usize {
+        self.matrix.bytes() + self.bias.as_ref().map_or(0, |b| b.len() * 4)
+    }
+
+    /// Numbers in it, whatever their format.
+    pub(crate) fn parameters(&self) -> usize {
+        self.matrix.outputs() * self.matrix.inputs() + self.bias.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// A norm's vectors.
+pub(crate) struct NormWeights {
+    pub(crate) kind: NormKind,
+    pub(crate) weight: Vec<f32>,
+    pub(crate) bias: Vec<f32>,
+    pub(crate) eps: f32,
+}
+
+/// A matrix to be packed: linear maps to stack, each with a tensor to add to its bias, if any.
+pub(crate) struct Request<'a> {
+    parts: Vec<(&'a Linear, Option<&'a str>)>,
+    format: Format,
+}
+
+/// Collects what a program needs, each thing once; the matrices are packed at the end, all cores at it.
+pub(crate) struct Collector<'a> {
+    pub(crate) weights: &'a Weights,
+    pub(crate) constants: Constants,
+    requests: Vec<Request<'a>>,
+    known: HashMap<String, usize>,
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(weights: &'a Weights) -> Self {
+        Collector { weights, constants: Constants::default(), requests: Vec::new(), known: HashMap::new() }
+    }
+
+    /// The number of the stacked matrix.
+    pub(crate) fn matrix(&mut self, parts: &[(&'a Linear, Option<&'a str>)], format: Format) -> usize {
+        let mut key = format!("matrix {format:?}");
+        for (linear, plus) in parts {
+            key += &format!(" {:?} {:?} {plus:?}", linear.weight, linear.bias);
+        }
+        let next = self.requests.len();
+        let number = *self.known.entry(key).or_insert(next);
+        if number == next {
+            self.requests.push(Request { parts: parts.to_vec(), format });
+        }
+        number
+    }
+
+    /// The number of the norm.
+    pub(crate) fn norm(&mut self, norm: &Norm) -> Result<usize, Error> {
+        let key = format!("norm {:?} {} {} {}", norm.kind, norm.weight, norm.bias, norm.eps);
+        if let Some(number) = self.known.get(&key) {
+            return Ok(*number);
+        }
+        self.constants.norms.push(NormWeights {
+            kind: norm.kind,
+            weight: self.weights.vector(&norm.weight, norm.width)?,
+            bias: self.weights.vector(&norm.bias, norm.width)?,
+            eps: norm.eps,
+        });
+        self.known.insert(key, self.constants.norms.len() - 1);
+        Ok(self.constants.norms.len() - 1)
+    }
+
+    /// The number of the bucketed distance table.
+    pub(crate) fn buckets(&mut self, key: &str, make: impl FnOnce() -> Result<Buckets, Error>) -> Result<usize, Error> {
+        let key = format!("buckets {key}");
+        if let Some(number) = self.known.get(&key) {
+            return Ok(*number);
+        }
+        self.constants.buckets.push(make()?);
+        self.known.insert(key, self.constants.buckets.len() - 1);
+        Ok(self.constants.buckets.len() - 1)
+    }
+
+    /// The number of the relative positions.
+    pub(crate) fn relative(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> Result<Relative, Error>,
+    ) -> Result<usize, Error> {
+        let key = format!("relative {key}");
+        if let Some(number) = self.known.get(&key) {
+            return Ok(*number);
+        }
+        self.constants.relatives.push(make()?);
+        self.known.insert(key, self.constants.relatives.len() - 1);
+        Ok(self.constants.relatives.len() - 1)
+    }
+
+    /// Packs everything that was asked for.
+    pub(crate) fn finish(self, team: &Team) -> Result<Constants, Error> {
+        let Collector { weights, mut constants, requests, .. } = self;
+        // Largest first: the cores finish together, and the largest unpacked copy meets the fewest packed ones.
+        let mut order: Vec<usize> = (0..requests.len()).collect();
+        order.sort_by_key(|i| std::cmp::Reverse(requests[*i].size()));
+        let packed: Vec<Mutex<Option<Result<Packed, Error>>>> = requests.iter().map(|_| Mutex::new(None)).collect();
+        team.run(order.len(), &|task, _| {
+            let result = requests[order[task]].pack(weights);
+            *packed[order[task]].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
+        });
+        for slot in packed {
+            let result = slot.into_inner().unwrap_or_else(|e| e.into_inner());
+            constants.matrices.push(result.unwrap_or_else(|| Err(Error::new("a matrix was not packed")))?);
+        }
+        Ok(constants)
+    }
+}
+
+impl Request<'_> {
+    fn size(&self) -> usize {
+        self.parts.iter().map(|(linear, _)| linear.outputs * linear.inputs).sum()
+    }
+
+    fn pack(&self, weights: &Weights) -> Result<Packed, Error> {
+        let inputs = self.parts[0].0.inputs;
+        let outputs = self.parts.iter().map(|(linear, _)| linear.outputs).sum();
+        let mut values = Vec::new();
+        let mut bias = Vec::with_capacity(outputs);
+        for (linear, plus) in &self.parts {
+            if linear.inputs != inputs {
+                return Err(Error::new(format!("maps of {inputs} and {} inputs cannot be stacked", linear.inputs)));
+            }
+            let part = weights.matrix(linear)?;
+            release(weights, &linear.weight);
+            if self.parts.len() == 1 {
+                values = part;
+            } else {
+                values.reserve_exact(outputs * inputs - values.len());
+                values.extend_from_slice(&part);
+            }
+            bias.extend(match &linear.bias {
+                Some(bias) => weights.bias(bias, linear.outputs)?,
+                None => vec![0.0; linear.outputs],
+            });
+            if let Some(plus) = plus {
+                let from = bias.len() - linear.outputs;
+                for (b, p) in bias[from..].iter_mut().zip(weights.vector(plus, linear.outputs)?) {
+                    *b += p;
+                }
+            }
+        }
+        let biased = self.parts.iter().any(|(linear, plus)| linear.bias.is_some() || plus.is_some());
+        let matrix = PackedMatrix::pack(&values, outputs, inputs, self.format);
+        Ok(Packed { matrix, bias: biased.then_some(bias) })
+    }
+}
+
+/// The packed copy is what will be read from now on.
+fn release(weights: &Weights, matrix: &Matrix) {
+    match matrix {
+        Matrix::Tensor { name, .. } => weights.release(name),
+        Matrix::ConcatInputs(parts) => parts.iter().for_each(|(part, _)| release(weights, part)),
+    }
+}

@@ -1,0 +1,230 @@
+//! From architecture, plan and weights to programs.
+//!
+//! What is stored how: attention and feed-forward maps and bottlenecks follow the precision. The embedding
+//! projection and the head's small maps stay f32: they cost nothing and answers are read from them. A
+//! vocabulary decoder is as large as the embeddings, so it follows the precision, but int8 decoders stay
+//! bf16: rounding logits of near-equal words would reorder them. With bf16 and int8, what goes between
+//! attention and its projections and inside feed-forward blocks is bf16 where the machine multiplies bf16;
+//! the residual stream is always f32.
+
+mod code;
+mod constants;
+mod head;
+mod layer;
+
+use crate::program::{Full, Op, Part, Program, RowSet, Segment, View};
+use code::Code;
+use constants::Collector;
+pub(crate) use constants::Constants;
+use sparing_kernels::{Activation, Element, Format, Team, isa};
+use sparing_model::{Architecture, Error, HeadRows, Linear, Precision, ProjectionPlace, Weights};
+
+/// What a program computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The last hidden state of all rows.
+    Hidden,
+    /// The head on every row, or on the pooled rows.
+    Head,
+    /// The head on selected rows, which are selected before the last layer's queries.
+    Early,
+    /// The head on selected rows, which are selected after the last layer.
+    Late,
+}
+
+/// Programs for every mode that the head allows, and the numbers they share.
+pub(crate) struct Compiled {
+    pub(crate) hidden: Program,
+    /// For what the head reads by itself.
+    pub(crate) head: Program,
+    /// For rows the caller wants, where the head answers per token.
+    pub(crate) rows: Option<Program>,
+    /// What [`Compiled::head`] would be without economies.
+    pub(crate) head_exact: Program,
+    /// What [`Compiled::rows`] would be without economies.
+    pub(crate) rows_exact: Option<Program>,
+    /// Element types of the local buffers.
+    pub(crate) locals: Vec<Element>,
+    pub(crate) constants: Constants,
+}
+
+/// Element type of activations that follow the precision.
+pub(crate) fn activation_element(precision: Precision) -> Element {
+    let narrow = precision != Precision::F32 && isa::has_bf16(isa::active());
+    if narrow { Element::Bf16 } else { Element::F32 }
+}
+
+/// Compiles everything.
+pub(crate) fn compile(
+    architecture: &Architecture,
+    weights: &Weights,
+    precision: Precision,
+    head_rows: bool,
+    team: &Team,
+) -> Result<Compiled, Error> {
+    let mut compiler = Compiler::new(architecture, weights, precision, head_rows);
+    let select = if head_rows { Mode::Early } else { Mode::Late };
+    let (head, head_exact) = match architecture.head.rows {
+        HeadRows::All | HeadRows::Mean | HeadRows::Max => (Mode::Head, Mode::Head),
+        HeadRows::First | HeadRows::Last => (select, Mode::Late),
+    };
+    let per_token = architecture.head.rows == HeadRows::All;
+    let rows = per_token.then(|| compiler.program(select)).transpose()?;
+    let rows_exact = per_token.then(|| compiler.program(Mode::Late)).transpose()?;
+    let (hidden, head) = (compiler.program(Mode::Hidden)?, compiler.program(head)?);
+    let head_exact = compiler.program(head_exact)?;
+    let locals = compiler.locals;
+    let constants = compiler.collector.finish(team)?;
+    Ok(Compiled { hidden, head, rows, head_exact, rows_exact, locals, constants })
+}
+
+/// State of a compilation.
+struct Compiler<'a> {
+    architecture: &'a Architecture,
+    collector: Collector<'a>,
+    /// Format of the maps that follow the precision.
+    format: Format,
+    /// Format of a vocabulary decoder.
+    decoder_format: Format,
+    /// Element type of activations that follow the precision.
+    element: Element,
+    /// The last layer's queries may be computed for fewer rows than its keys and values.
+    may_select: bool,
+    /// Element types of the local buffers, the same for all programs.
+    locals: Vec<Element>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(architecture: &'a Architecture, weights: &'a Weights, precision: Precision, head_rows: bool) -> Self {
+        let (format, decoder_format) = match precision {
+            Precision::F32 => (Format::F32, Format::F32),
+            Precision::Bf16 => (Format::Bf16, Format::Bf16),
+            Precision::Int8 => (Format::Int8, Format::Bf16),
+        };
+        let may_select = head_rows && !matches!(architecture.head.rows, HeadRows::Mean | HeadRows::Max);
+        let element = activation_element(precision);
+        let (collector, locals) = (Collector::new(weights), Vec::new());
+        Compiler { architecture, collector, format, decoder_format, element, may_select, locals }
+    }
+
+    fn program(&mut self, mode: Mode) -> Result<Program, Error> {
+        let architecture = self.architecture;
+        let mut code = Code::new(std::mem::take(&mut self.locals));
+        self.embeddings(&mut code)?;
+        for (index, layer) in architecture.layers.iter().enumerate() {
+            let early = mode == Mode::Early && index + 1 == architecture.layers.len();
+            self.layer(&mut code, index, layer, early)?;
+        }
+        // Without layers there was no place to select early.
+        let selected = mode == Mode::Early && !architecture.layers.is_empty();
+        let (mut rows, mut x) = if selected {
+            (RowSet::Selected, View::full(Full::XSelected, architecture.hidden))
+        } else {
+            (RowSet::All, View::full(Full::X, architecture.hidden))
+        };
+        if let Some(norm) = &architecture.final_norm {
+            self.norm(&mut code, ("final norm", None, Part::Norms), norm, x, x)?;
+        }
+        if matches!(mode, Mode::Early | Mode::Late) && !selected {
+            let to = View::full(Full::XSelected, architecture.hidden);
+            code.segment(Segment::Gather { rows: RowSet::Selected, from: x, to });
+            code.next_rows(RowSet::Selected);
+            (rows, x) = (RowSet::Selected, to);
+        }
+        let mut normalise = false;
+        if mode != Mode::Hidden {
+            (rows, x, normalise) = self.head(&mut code, rows, x)?;
+        }
+        code.next_rows(RowSet::All);
+        self.locals = code.locals;
+        Ok(Program { segments: code.segments, output: x, output_rows: rows, normalise })
+    }
+
+    /// A linear step of one matrix.
+    fn linear(
+        &mut self,
+        code: &mut Code,
+        what: (&'static str, Option<usize>, Part),
+        linear: &'a Linear,
+        format: Format,
+        activation: Activation,
+        (input, residual, out): (View, Option<View>, View),
+    ) -> Result<(), Error> {
+        if input.width() != linear.inputs || out.width() != linear.outputs {
+            return Err(Error::new(format!(
+                "{}: {} x {} weights cannot map rows of {} to rows of {}",
+                what.0,
+                linear.outputs,
+                linear.inputs,
+                input.width(),
+                out.width()
+            )));
+        }
+        let matrix = self.collector.matrix(&[(linear, None)], format);
+        code.step(what.0, what.1, what.2, Op::Linear { input, matrix, activation, residual, out });
+        Ok(())
+    }
+
+    /// Token ids to [`Full::X`].
+    fn embeddings(&mut self, code: &mut Code) -> Result<(), Error> {
+        let architecture = self.architecture;
+        let e = &architecture.embeddings;
+        let x = View::full(Full::X, architecture.hidden);
+        let before = e.projection.as_ref().filter(|_| e.projection_place == ProjectionPlace::BeforeSum);
+        let after = e.projection.as_ref().filter(|_| e.projection_place == ProjectionPlace::AfterNorm);
+        let words = if e.trigram { 3 * e.width } else { e.width };
+        // How many times rows still move to another buffer; the last move goes to the residual stream.
+        let mut moves = 1 + before.is_some() as usize + e.norm.is_some() as usize + after.is_some() as usize;
+        let mut next = |code: &mut Code, width: usize| {
+            moves -= 1;
+            if moves > 0 { code.local(width, Element::F32) } else { x }
+        };
+        let part = Part::Embeddings;
+        let mut at = next(code, words);
+        code.step("words", None, part, Op::Words { out: at });
+        if let Some(projection) = before {
+            let out = next(code, projection.outputs);
+            let what = ("embedding projection", None, part);
+            self.linear(code, what, projection, Format::F32, Activation::Identity, (at, None, out))?;
+            code.free(at);
+            at = out;
+        }
+        if e.positions.is_some() || e.token_types.is_some() {
+            code.step("positions and types", None, part, Op::AddPlaces { out: at });
+        }
+        if let Some(norm) = &e.norm {
+            let out = next(code, norm.width);
+            self.norm(code, ("embedding norm", None, part), norm, at, out)?;
+            code.free(at);
+            at = out;
+        }
+        if let Some(projection) = after {
+            let out = next(code, projection.outputs);
+            let what = ("embedding projection", None, part);
+            self.linear(code, what, projection, Format::F32, Activation::Identity, (at, None, out))?;
+            code.free(at);
+            at = out;
+        }
+        if at.width() != architecture.hidden {
+            return Err(Error::new(format!(
+                "embeddings are {} wide but the layers are {}",
+                at.width(),
+                architecture.hidden
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The kernels' name for an activation.
+pub(crate) fn activation(activation: sparing_model::Activation) -> Activation {
+    use sparing_model::Activation as A;
+    match activation {
+        A::Identity => Activation::Identity,
+        A::Gelu => Activation::Gelu,
+        A::GeluTanh => Activation::GeluTanh,
+        A::Relu => Activation::Relu,
+        A::Tanh => Activation::Tanh,
+        A::Silu => Activation::Silu,
+    }
+}

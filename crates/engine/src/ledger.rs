@@ -1,0 +1,161 @@
+//! The counted arithmetic of a run, beside what an engine without our economies would spend on it.
+
+use crate::Engine;
+use crate::program::{Attend, Op, Part, Positions, Program, RowSet, Segment};
+use sparing_kernels::Activation;
+use sparing_model::{GlobalTokens, NormKind, Wanted};
+
+/// Operations counted for one element of a layer norm.
+const NORM_FLOPS: u64 = 8;
+/// Operations counted for one score in a softmax.
+const SOFTMAX_FLOPS: u64 = 5;
+/// Operations counted for one element of a smooth activation.
+const ACTIVATION_FLOPS: u64 = 10;
+
+/// The counted cost of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ledger {
+    /// By part; only parts that the model has.
+    pub parts: Vec<LedgerPart>,
+    /// Tokens in the batch.
+    pub tokens: usize,
+    /// Tokens of the batch padded to its longest sequence.
+    pub padded_tokens: usize,
+}
+
+/// One part of a [`Ledger`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct LedgerPart {
+    /// The part.
+    pub name: &'static str,
+    /// Floating-point operations as run (a multiplication and an addition are two).
+    pub flops: u64,
+    /// The same for an engine that pads and computes every row of every layer.
+    pub flops_exact_padded: u64,
+}
+
+impl Ledger {
+    /// All operations as run.
+    pub fn flops(&self) -> u64 {
+        self.parts.iter().map(|part| part.flops).sum()
+    }
+
+    /// All operations of an engine that pads and computes every row of every layer.
+    pub fn flops_exact_padded(&self) -> u64 {
+        self.parts.iter().map(|part| part.flops_exact_padded).sum()
+    }
+}
+
+impl Engine {
+    /// Counts the arithmetic of a batch of sequences of these lengths.
+    ///
+    /// Sequences are taken to differ (identical ones would be computed once). Where global tokens depend on the
+    /// text, one per sequence is counted.
+    pub fn ledger(&self, lengths: &[usize], wanted: &Wanted) -> Ledger {
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let padded = vec![longest; lengths.len()];
+        let exact = match wanted {
+            Wanted::Hidden => &self.programs.hidden,
+            Wanted::Head => &self.programs.head_exact,
+            Wanted::Rows(_) => self.programs.rows_exact.as_ref().unwrap_or(&self.programs.head_exact),
+        };
+        let run = self.count(self.program(wanted), lengths, wanted);
+        let exact = self.count(exact, &padded, wanted);
+        let parts = Part::EVERY
+            .iter()
+            .map(|part| LedgerPart {
+                name: part.name(),
+                flops: run[*part as usize],
+                flops_exact_padded: exact[*part as usize],
+            })
+            .filter(|part| part.flops > 0 || part.flops_exact_padded > 0)
+            .collect();
+        Ledger { parts, tokens: lengths.iter().sum(), padded_tokens: longest * lengths.len() }
+    }
+
+    fn count(&self, program: &Program, lengths: &[usize], wanted: &Wanted) -> [u64; Part::EVERY.len()] {
+        let selected = |number: usize| match wanted {
+            Wanted::Rows(rows) => rows.get(number).map_or(0, Vec::len),
+            Wanted::Head | Wanted::Hidden => 1,
+        };
+        let globals = if self.architecture.head.global_tokens == GlobalTokens::None { 0 } else { 1 };
+        let queries = |rows: RowSet, number: usize| match rows {
+            RowSet::All => lengths[number],
+            RowSet::Selected => selected(number),
+            RowSet::Globals => globals,
+            RowSet::SelectedGlobals => globals.min(selected(number)),
+            RowSet::Sequences => 1,
+        };
+        let rows = |set: RowSet| -> u64 { (0..lengths.len()).map(|i| queries(set, i) as u64).sum() };
+        let mut flops = [0u64; Part::EVERY.len()];
+        for segment in &program.segments {
+            match segment {
+                Segment::RowLocal(local) => {
+                    let count = rows(local.rows);
+                    for step in &local.steps {
+                        if step.only_if.is_some_and(|set| rows(set) == 0) {
+                            continue;
+                        }
+                        let width = step.op.output().width() as u64;
+                        match &step.op {
+                            Op::Words { .. } | Op::Copy { .. } => {}
+                            Op::AddPlaces { .. } => flops[step.part as usize] += 2 * width * count,
+                            Op::Linear { input, activation, .. } => {
+                                flops[step.part as usize] += 2 * width * input.width() as u64 * count;
+                                let each = match activation {
+                                    Activation::Identity => 0,
+                                    Activation::Relu => 1,
+                                    _ => ACTIVATION_FLOPS,
+                                };
+                                flops[Part::Norms as usize] += each * width * count;
+                            }
+                            Op::Norm { norm, .. } => {
+                                let layer = self.machine.constants.norms[*norm].kind == NormKind::Layer;
+                                flops[step.part as usize] += if layer { NORM_FLOPS } else { 2 } * width * count;
+                            }
+                        }
+                    }
+                }
+                Segment::Attend(attend) => {
+                    let scores: u64 = (0..lengths.len())
+                        .map(|i| pairs(attend, queries(attend.queries, i), lengths[i], globals))
+                        .sum();
+                    let width = (attend.heads * attend.head_width) as u64;
+                    flops[Part::Scores as usize] += 2 * width * scores;
+                    flops[Part::Values as usize] += 2 * width * scores;
+                    flops[Part::Norms as usize] += SOFTMAX_FLOPS * attend.heads as u64 * scores;
+                    flops[Part::Positions as usize] += match attend.positions {
+                        Positions::None => 0,
+                        Positions::Buckets(_) => attend.heads as u64 * scores,
+                        Positions::Relative(_) => 2 * width * scores,
+                    };
+                }
+                Segment::Pool { from, .. } => flops[Part::Head as usize] += rows(RowSet::All) * from.width() as u64,
+                Segment::Gather { .. } | Segment::Scatter { .. } => {}
+            }
+        }
+        flops
+    }
+}
+
+/// Query-key pairs of a sequence that attention looks at.
+fn pairs(attend: &Attend, queries: usize, keys: usize, globals: usize) -> u64 {
+    let at = |position: usize| {
+        let (low, high) = match attend.window {
+            Some(window) => (position.saturating_sub(window), (position + window + 1).min(keys)),
+            None => (0, keys),
+        };
+        let high = if attend.causal { high.min(position + 1) } else { high };
+        // Global keys outside the window; they are the first ones.
+        let outside = if attend.window.is_some() { low.min(globals) } else { 0 };
+        (high - low + outside) as u64
+    };
+    if queries == keys {
+        (0..keys).map(at).sum()
+    } else if attend.causal {
+        // Which queries is unknown; the last ones see the most.
+        (keys.saturating_sub(queries)..keys).map(at).sum()
+    } else {
+        (0..queries).map(|query| at(query.min(keys.saturating_sub(1)))).sum()
+    }
+}

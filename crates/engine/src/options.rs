@@ -1,0 +1,43 @@
+//! What a caller may choose when compiling.
+
+use sparing_kernels::isa;
+use sparing_model::Precision;
+
+/// What a caller may choose when compiling.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Threads, the caller's included; 0 means all cores.
+    pub threads: usize,
+    /// Precision of the linear maps; `None` means the plan's, else f32.
+    pub precision: Option<Precision>,
+    /// Exact economies.
+    pub economies: Economies,
+}
+
+/// Economies that change no answer. All are on by default; turning them off is for measuring what they save.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Economies {
+    /// The last layer computes queries, attention, output projection and feed-forward only for the rows the head reads.
+    pub head_rows: bool,
+    /// Identical inputs of a batch are computed once.
+    pub once: bool,
+}
+
+impl Default for Economies {
+    fn default() -> Self {
+        Economies { head_rows: true, once: true }
+    }
+}
+
+impl Economies {
+    /// No economy at all.
+    pub fn none() -> Self {
+        Economies { head_rows: false, once: false }
+    }
+}
+
+/// The fastest precision that needs no calibration and no integer rounding: bf16 where the machine has
+/// instructions for it, else f32.
+pub fn auto_precision() -> Precision {
+    if isa::has_bf16(isa::active()) { Precision::Bf16 } else { Precision::F32 }
+}

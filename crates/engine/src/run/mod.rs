@@ -1,0 +1,65 @@
+//! Running a program on a laid-out batch.
+
+mod attend;
+mod local;
+mod rearrange;
+
+use crate::arena::Arena;
+use crate::compile::Constants;
+use crate::embed::Tables;
+use crate::generate::Cache;
+use crate::profile::Clock;
+use crate::program::{Part, Place, Program, Segment, View};
+pub(crate) use attend::Wave;
+use sparing_kernels::{Buffer, Rows, Team};
+
+/// What every run of an engine shares.
+pub(crate) struct Machine {
+    pub(crate) team: Team,
+    pub(crate) constants: Constants,
+    pub(crate) tables: Tables,
+}
+
+impl Machine {
+    /// Runs a program on the batch that `arena.layout` describes; the result is where the program says.
+    pub(crate) fn run(&self, program: &Program, arena: &mut Arena, mut cache: Option<&mut Cache>, clock: &mut Clock) {
+        for segment in &program.segments {
+            let began = clock.now();
+            match segment {
+                Segment::RowLocal(local) => {
+                    self.row_local(local, arena, clock.is_on());
+                    clock.add_steps(local, &arena.locals, self.team.threads(), began);
+                }
+                Segment::Attend(attend) => {
+                    self.attend(attend, arena, cache.as_deref_mut());
+                    clock.add(Some(attend.layer), Part::Scores, began);
+                }
+                Segment::Gather { rows, from, to } => {
+                    rearrange::gather(arena, *rows, *from, *to);
+                    clock.add(None, Part::Head, began);
+                }
+                Segment::Scatter { rows, from, to } => {
+                    rearrange::scatter(arena, *rows, *from, *to);
+                    clock.add(None, Part::Head, began);
+                }
+                Segment::Pool { kind, from, to } => {
+                    rearrange::pool(&self.team, arena, *kind, *from, *to);
+                    clock.add(None, Part::Head, began);
+                }
+            }
+        }
+    }
+}
+
+/// The number of a view's full buffer in the arena.
+pub(crate) fn number(view: View) -> usize {
+    match view.place {
+        Place::Full(full) => full as usize,
+        Place::Local(_) => unreachable!("only row-local steps use local buffers"),
+    }
+}
+
+/// The first `count` rows of a full view.
+pub(crate) fn rows(full: &[Buffer], view: View, count: usize) -> Rows<'_> {
+    full[number(view)].rows(count, view.stride).columns(view.start..view.end)
+}

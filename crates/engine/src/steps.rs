@@ -1,0 +1,95 @@
+//! What a compiled program consists of, for people and tests to look at.
+
+use crate::Engine;
+use crate::program::{Op, Part, Program, Segment};
+use std::collections::HashSet;
+
+/// What a step does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepKind {
+    /// Reads embedding tables.
+    Lookup,
+    /// Multiplies by a packed matrix.
+    Linear,
+    /// Normalises rows.
+    Norm,
+    /// Attention: the only arithmetic that mixes rows.
+    Attention,
+    /// Moves rows.
+    Move,
+    /// Makes one row of a sequence's rows.
+    Pool,
+}
+
+/// One step of a compiled program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepInfo {
+    /// For people: "layer 3 ffn up".
+    pub name: String,
+    /// The layer, if it belongs to one.
+    pub layer: Option<usize>,
+    /// The part that a ledger books it under.
+    pub part: &'static str,
+    /// What it does.
+    pub kind: StepKind,
+    /// Linear: outputs and inputs. Attention: heads and head width. Else: width and 1.
+    pub shape: (usize, usize),
+    /// Numbers it reads from the weights, biases included.
+    pub parameters: usize,
+    /// Whether an earlier step reads the same weights.
+    pub shared: bool,
+}
+
+impl Engine {
+    /// The steps of the program that runs when a caller wants what the head reads, in order.
+    pub fn steps(&self) -> impl Iterator<Item = StepInfo> {
+        self.describe(&self.programs.head).into_iter()
+    }
+
+    fn describe(&self, program: &Program) -> Vec<StepInfo> {
+        let e = &self.architecture.embeddings;
+        let mut steps = Vec::new();
+        let mut seen = HashSet::new();
+        let mut add = |name: &str, layer: Option<usize>, part: Part, kind, shape, parameters, shared| {
+            let name = layer.map_or(name.to_string(), |layer| format!("layer {layer} {name}"));
+            steps.push(StepInfo { name, layer, part: part.name(), kind, shape, parameters, shared });
+        };
+        for segment in &program.segments {
+            match segment {
+                Segment::RowLocal(local) => {
+                    for step in &local.steps {
+                        let width = step.op.output().width();
+                        let (kind, shape, parameters, shared) = match step.op {
+                            Op::Words { .. } => (StepKind::Lookup, (width, 1), e.vocabulary * e.width, false),
+                            Op::AddPlaces { .. } => {
+                                let positions = e.positions.as_ref().map_or(0, |p| p.rows);
+                                let types = e.token_types.as_ref().map_or(0, |t| t.rows);
+                                (StepKind::Lookup, (width, 1), (positions + types) * width, false)
+                            }
+                            Op::Linear { matrix, .. } => {
+                                let packed = &self.machine.constants.matrices[matrix];
+                                let shape = (packed.matrix.outputs(), packed.matrix.inputs());
+                                (StepKind::Linear, shape, packed.parameters(), !seen.insert((0, matrix)))
+                            }
+                            Op::Norm { norm, .. } => (StepKind::Norm, (width, 1), 2 * width, !seen.insert((1, norm))),
+                            Op::Copy { .. } => (StepKind::Move, (width, 1), 0, false),
+                        };
+                        add(step.name, step.layer, step.part, kind, shape, parameters, shared);
+                    }
+                }
+                Segment::Attend(a) => {
+                    let shape = (a.heads, a.head_width);
+                    add("attention", Some(a.layer), Part::Scores, StepKind::Attention, shape, 0, false);
+                }
+                Segment::Gather { to, .. } => {
+                    add("gather rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false);
+                }
+                Segment::Scatter { to, .. } => {
+                    add("scatter rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false);
+                }
+                Segment::Pool { to, .. } => add("pool", None, Part::Head, StepKind::Pool, (to.width(), 1), 0, false),
+            }
+        }
+        steps
+    }
+}
