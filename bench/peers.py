@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times Sparing against PyTorch, ONNX Runtime, OpenVINO and candle on the same weights and inputs, interleaved in one run.
 
-    bench/run.sh                                        everything (about an hour)
+    bench/run.sh                                        everything (an hour or two)
     bench/run.sh --shapes minilm-l6 --rounds 5          a quick look
     bench/run.sh --accuracy --model DIR --data DIR      SST-2 accuracy of every engine and precision instead of time
 
