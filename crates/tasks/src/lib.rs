@@ -1,1 +1,43 @@
 //! Datasets, metrics and evaluation.
+//!
+//! A [`Dataset`] is read from official files, the user's own tables or the program itself; [`evaluate`] runs
+//! a model over it and gives a [`Report`] of metrics with bootstrap intervals; [`agreement`] says how alike
+//! two executors answer; [`Report::compare`] whether one is better than another.
+
+#![deny(missing_docs)]
+
+mod agreement;
+mod answer;
+mod batches;
+mod bootstrap;
+mod compare;
+mod dataset;
+mod encode;
+mod evaluate;
+mod glue;
+mod gold;
+mod language;
+pub mod metrics;
+mod outcome;
+mod perplexity;
+mod random;
+mod report;
+mod scorer;
+mod source;
+mod squad;
+mod table;
+mod task;
+
+pub use agreement::{Agreement, agreement, kl};
+pub use answer::{AnswerOptions, Found, best_span, choose};
+pub use batches::Progress;
+pub use bootstrap::{Bootstrap, Interval};
+pub use compare::{Comparison, McNemar, mcnemar};
+pub use dataset::{Answer, Dataset, Example, Label, Select};
+pub use encode::Encode;
+pub use evaluate::{Options, evaluate};
+pub use gold::Gold;
+pub use outcome::{Labels, Metric, Outcome};
+pub use report::{Report, Value};
+pub use table::Columns;
+pub use task::{Split, Task};

@@ -1,0 +1,186 @@
+//! Examples with what is right for them, wherever they come from.
+
+use crate::random::Random;
+use crate::{Columns, Split, Task, glue, language, squad, table};
+use sparing_model::Error;
+use std::path::Path;
+
+/// One example, its label still as the file has it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Example {
+    /// The file's own name for it, if it has one (SQuAD's ids).
+    pub id: Option<String>,
+    /// The text; for question answering the question.
+    pub text: String,
+    /// The second text; for question answering the text that holds the answer.
+    pub pair: Option<String>,
+    /// What is right.
+    pub label: Label,
+    /// Where it stands in the file, from 1 (line or row: [`Dataset::place`]).
+    pub line: usize,
+}
+
+/// What is right for an example, as the file says it. What it means depends on the model's head.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Label {
+    /// The file does not say.
+    #[default]
+    None,
+    /// A label's name or number, several of them separated by `|`, or a score.
+    One(String),
+    /// A list of labels' names or numbers.
+    Many(Vec<String>),
+    /// One label per word of the text.
+    Tags {
+        /// Byte ranges of the words in the text.
+        words: Vec<(usize, usize)>,
+        /// A label's name or number per word.
+        tags: Vec<String>,
+    },
+    /// Accepted answers; none at all if the question has no answer in the text.
+    Answers(Vec<Answer>),
+}
+
+/// An accepted answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The answer.
+    pub text: String,
+    /// The byte of the context where it begins, if the file says so and the answer is really there.
+    pub start: Option<usize>,
+}
+
+/// Examples of one task.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    /// What kind of examples these are.
+    pub task: Task,
+    /// What errors and reports call it (usually the file's path).
+    pub source: String,
+    /// `line` or `row`: what [`Example::line`] counts.
+    pub place: &'static str,
+    /// The column the labels come from.
+    pub label_column: String,
+    /// The examples in the file's order.
+    pub examples: Vec<Example>,
+    /// What the user should be told: guessed columns, rows left out.
+    pub notes: Vec<String>,
+}
+
+/// Which examples to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Select {
+    /// At most this many from the beginning.
+    pub limit: Option<usize>,
+    /// This many drawn at random, kept in the file's order. Drawn before `limit` is applied.
+    pub sample: Option<usize>,
+    /// Seed of the draw.
+    pub seed: u64,
+}
+
+impl Select {
+    /// How many rows have to be read at most.
+    pub(crate) fn rows(&self) -> usize {
+        match self.sample {
+            Some(_) => usize::MAX,
+            None => self.limit.unwrap_or(usize::MAX),
+        }
+    }
+
+    fn apply(&self, examples: &mut Vec<Example>) {
+        if let Some(k) = self.sample {
+            let chosen = Random::new(self.seed).choose(examples.len(), k);
+            let mut next = chosen.into_iter().peekable();
+            let mut i = 0;
+            examples.retain(|_| {
+                let keep = next.next_if_eq(&i).is_some();
+                i += 1;
+                keep
+            });
+        }
+        if let Some(limit) = self.limit {
+            examples.truncate(limit);
+        }
+    }
+}
+
+impl Dataset {
+    /// Reads a task's official files. `path` is the task's folder, the folder above it (the GLUE root), or the file itself.
+    pub fn read(task: Task, path: &Path, split: Split, select: &Select) -> Result<Dataset, Error> {
+        match task {
+            Task::Squad | Task::SquadV2 => squad::read(task, path, split, select),
+            Task::Language => language::read(path, split, select),
+            Task::Own => table::read(path, &Columns::default(), select),
+            _ => glue::read(task, path, split, select),
+        }?
+        .finish(select)
+    }
+
+    /// Reads the user's own table: CSV, TSV, JSONL, JSON or Parquet, by the file's extension (`.gz` on top is unpacked).
+    pub fn table(path: &Path, columns: &Columns, select: &Select) -> Result<Dataset, Error> {
+        table::read(path, columns, select)?.finish(select)
+    }
+
+    /// Data that comes with the program: the SST-2 development set under the name `sst2`.
+    pub fn builtin(name: &str, select: &Select) -> Result<Dataset, Error> {
+        let text = match Task::parse(name) {
+            Ok(Task::Sst2) => include_str!("../data/sst2-dev.tsv"),
+            _ => {
+                return Err(Error::new(format!(
+                    "no built-in data is called {name:?}; there is sst2 (give --data for the others)"
+                )));
+            }
+        };
+        let lines = crate::source::Lines::new("sst2-dev.tsv (built in)".into(), Box::new(text.as_bytes()));
+        glue::parse(Task::Sst2, "sst2-dev.tsv (built in)".into(), lines, Split::Dev, select)?.finish(select)
+    }
+
+    fn finish(mut self, select: &Select) -> Result<Dataset, Error> {
+        if self.examples.is_empty() && select.rows() > 0 {
+            return Err(Error::new(format!("{}: no examples in it", self.source)));
+        }
+        select.apply(&mut self.examples);
+        if self.examples.is_empty() {
+            return Err(Error::new(format!("{}: limit or sample leaves no examples", self.source)));
+        }
+        Ok(self)
+    }
+
+    /// Says where an example is: `FILE line 12`.
+    pub fn at(&self, example: &Example) -> String {
+        format!("{} {} {}", self.source, self.place, example.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builtin_sst2_is_whole() {
+        let data = Dataset::builtin("sst2", &Select::default()).unwrap();
+        assert_eq!(data.examples.len(), 872);
+        let positive = data.examples.iter().filter(|e| e.label == Label::One("1".into())).count();
+        assert_eq!(positive, 444);
+        assert_eq!(data.examples[1].text, "unflinchingly bleak and desperate ");
+        assert_eq!(data.examples[1].line, 3);
+        assert!(Dataset::builtin("rte", &Select::default()).is_err());
+    }
+
+    #[test]
+    fn sample_is_seeded_and_ordered() {
+        let select = |sample, limit, seed| Select { limit, sample, seed };
+        let take = |s: Select| {
+            let data = Dataset::builtin("sst2", &s).unwrap();
+            data.examples.iter().map(|e| e.line).collect::<Vec<_>>()
+        };
+        let a = take(select(Some(50), None, 1));
+        assert_eq!(a.len(), 50);
+        assert!(a.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!(a, take(select(Some(50), None, 1)));
+        assert_ne!(a, take(select(Some(50), None, 2)));
+        assert_eq!(a[..5], take(select(Some(50), Some(5), 1)));
+        assert_eq!(take(select(None, Some(3), 0)), [2, 3, 4]);
+        assert!(Dataset::builtin("sst2", &select(None, Some(0), 0)).is_err());
+    }
+}
