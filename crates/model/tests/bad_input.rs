@@ -129,7 +129,7 @@ fn configurations_that_cannot_be() {
 fn settings_of_other_families() {
     let refused = |config: Value| {
         let result = sparing_model::Architecture::from_config(config.to_string().as_bytes(), None, &|_| false);
-        result.err().expect("must be refused").to_string()
+        result.expect_err("must be refused").to_string()
     };
     for (config, expected) in [
         (

@@ -133,7 +133,7 @@ impl Tokenizer {
         Ok(Encoded {
             texts: texts(&encoding),
             sequence: Sequence { ids: encoding.get_ids().to_vec(), types },
-            tokens: encoding.get_tokens().to_vec(),
+            tokens: encoding.get_ids().iter().map(|id| self.token(*id).unwrap_or_default()).collect(),
             offsets: encoding.get_offsets().to_vec(),
             truncated,
         })
