@@ -78,17 +78,6 @@ impl Full {
         use Full::*;
         matches!(self, Qkv | Context | GlobalKv | QSelected | ContextSelected | QGlobal | ContextGlobal)
     }
-
-    /// Whose rows it holds. `Out` holds whatever rows the head runs on.
-    pub(crate) fn rows(self) -> Option<RowSet> {
-        use Full::*;
-        match self {
-            X | Qkv | Context | Narrow | GlobalKv => Some(RowSet::All),
-            XSelected | QSelected | ContextSelected | NarrowSelected => Some(RowSet::Selected),
-            Pooled => Some(RowSet::Sequences),
-            XGlobal | QGlobal | ContextGlobal | Out => None,
-        }
-    }
 }
 
 /// Where a view's buffer is.

@@ -1,0 +1,56 @@
+//! After the first requests nothing is allocated but the outputs.
+
+mod common;
+
+use common::{Golden, fixture};
+use sparing_engine::{Engine, Options};
+use sparing_model::{Batch, Executor, Model, Precision, Wanted};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Counting;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn only_outputs_are_allocated_after_warm_up() {
+    for name in
+        ["bert-classify", "bert-token", "mpnet-classify", "longformer-classify", "mobilebert-mlm", "xlnet-token"]
+    {
+        let directory = fixture(name);
+        let (model, golden) = (Model::load(&directory).unwrap(), Golden::read(&directory));
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+            let options = Options { threads: 2, precision: Some(precision), ..Options::default() };
+            let engine = Engine::compile(&model, &options).unwrap();
+            for wanted in [Wanted::Head, Wanted::Hidden] {
+                let batch = Batch { sequences: golden.sequences.clone(), wanted };
+                // Chunks go to whichever worker is free: let every worker meet every size.
+                for _ in 0..20 {
+                    engine.run(&batch).unwrap();
+                }
+                let before = COUNT.load(Ordering::Relaxed);
+                let outputs = engine.run(&batch).unwrap();
+                let count = COUNT.load(Ordering::Relaxed) - before;
+                let most = 1 + outputs.sequences.len();
+                assert!(count <= most, "{name} {precision:?}: {count} allocations for {most} outputs");
+            }
+        }
+    }
+}
