@@ -14,6 +14,8 @@ mod compare;
 mod dataset;
 mod encode;
 mod evaluate;
+#[cfg(test)]
+mod evaluation_tests;
 mod glue;
 mod gold;
 mod language;
