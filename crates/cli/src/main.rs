@@ -1,1 +1,72 @@
-fn main() {}
+//! The `sparing` command.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod console;
+mod failure;
+mod files;
+mod inputs;
+mod interrupt;
+mod load;
+mod machine;
+mod parameters;
+mod peak;
+mod progress;
+mod shapes;
+mod stats;
+mod svg;
+mod table;
+
+use args::{Cli, Command, WELCOME};
+use clap::Parser;
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    one_line_panics();
+    let cli = Cli::parse();
+    let work = || sparing_kernels::isa::choose().map_err(Failure::new).and_then(|_| dispatch(cli));
+    // A panic has been told by the hook; what is left is the exit code.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(Err(Failure::Told));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                complain(message);
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        None => Ok(writeln!(std::io::stdout(), "{WELCOME}")?),
+        Some(Command::Run(args)) => commands::run::run(&args),
+        Some(Command::Eval(args)) => commands::eval::eval(&args),
+        Some(Command::Inspect(args)) => commands::inspect::inspect(&args),
+        Some(Command::Bench(args)) => commands::bench::bench(&args),
+        Some(Command::Completions(args)) => commands::completions::completions(&args),
+    }
+}
+
+/// One line on standard error.
+fn complain(message: &str) {
+    let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // Nobody to tell if standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{} {line}", console::Paint::stderr().bad("error:"));
+}
+
+/// A defect of ours is still told in one line, with what is needed to report it.
+fn one_line_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
+        let what = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+        complain(&format!("internal error at {place}: {what}; this is a defect of sparing, please report it"));
+    }));
+}

@@ -1,0 +1,169 @@
+//! The command line, and the options that several commands share.
+
+use crate::commands::{bench, completions, eval, inspect, run};
+use crate::failure::Failure;
+use crate::shapes::Shape;
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sparing_engine::{Options, auto_precision};
+use sparing_model::{Model, Precision};
+
+/// Headings and literals in bold, nothing garish.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Shown when there is nothing to do: short enough to be read.
+pub const WELCOME: &str = "\
+sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays their cost open.
+
+  sparing run MODEL \"a text\"      classify, embed, fill in, answer, generate: whatever the model is made for
+  sparing eval MODEL --task sst2  score with its interval, speed, agreement of bf16 and int8 with the exact model
+  sparing inspect MODEL           parameters, FLOPs and time by part, as table and picture
+  sparing bench MODEL             latency and throughput by batch, length, precision and threads
+
+MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Nothing at hand? Try a published shape
+with random weights:
+
+  sparing inspect --shape minilm-l6
+
+`sparing help COMMAND` explains one command.";
+
+/// Runs Hugging Face Transformers on the CPU, exactly and fast, and lays their cost open
+#[derive(Debug, Parser)]
+#[command(name = "sparing", version, styles = STYLES, max_term_width = 110)]
+#[command(after_help = "\
+Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted.
+Environment: SPARING_ISA=portable|avx2|avx512 forces an instruction set; HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE
+are the Hub's own; NO_COLOR turns colour off.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(run::RunArgs),
+    Eval(eval::EvalArgs),
+    Inspect(inspect::InspectArgs),
+    Bench(bench::BenchArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// Which model.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+}
+
+impl ModelArgs {
+    /// Reads the model.
+    pub fn open(&self) -> Result<Model, Failure> {
+        crate::load::open(&self.model)
+    }
+}
+
+/// Which model, where random weights do as well.
+#[derive(Debug, Args)]
+pub struct ModelOrShapeArgs {
+    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
+    #[arg(value_name = "MODEL", required_unless_present = "shape", conflicts_with = "shape")]
+    pub model: Option<String>,
+
+    /// A published shape with random weights instead of a model: nothing is downloaded
+    #[arg(long, value_enum, value_name = "SHAPE")]
+    pub shape: Option<Shape>,
+}
+
+impl ModelOrShapeArgs {
+    /// Reads or makes the model.
+    pub fn open(&self) -> Result<Model, Failure> {
+        match (&self.model, self.shape) {
+            (_, Some(shape)) => shape.model(),
+            (Some(name), None) => crate::load::open(name),
+            (None, None) => Err(Failure::Usage("give a MODEL or --shape".to_string())),
+        }
+    }
+
+    /// What to call it.
+    pub fn name(&self) -> String {
+        match (&self.model, self.shape) {
+            (_, Some(shape)) => format!("{} (random weights)", shape.name()),
+            (Some(name), None) => crate::load::short_name(name),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// How to compute.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct MachineArgs {
+    /// Threads to compute with; 0 means all cores
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads, help_heading = "Machine")]
+    pub threads: usize,
+
+    /// Precision of the weights; by default what the model's plan says, else f32, the exact model.
+    /// auto: bf16 where the machine multiplies it faster, else f32
+    #[arg(long, value_enum, value_name = "PRECISION", help_heading = "Machine")]
+    pub precision: Option<PrecisionArg>,
+}
+
+impl MachineArgs {
+    /// For the engine.
+    pub fn options(self) -> Options {
+        Options { threads: self.threads, precision: self.precision.map(PrecisionArg::resolve), ..Options::default() }
+    }
+}
+
+/// A precision, or the choice left to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum PrecisionArg {
+    F32,
+    Bf16,
+    Int8,
+    Auto,
+}
+
+impl PrecisionArg {
+    /// The precision meant on this machine.
+    pub fn resolve(self) -> Precision {
+        match self {
+            PrecisionArg::F32 => Precision::F32,
+            PrecisionArg::Bf16 => Precision::Bf16,
+            PrecisionArg::Int8 => Precision::Int8,
+            PrecisionArg::Auto => auto_precision(),
+        }
+    }
+}
+
+/// The name of a precision, as flags have it.
+pub fn precision_name(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "f32",
+        Precision::Bf16 => "bf16",
+        Precision::Int8 => "int8",
+    }
+}
+
+/// A number of threads that a machine could have.
+pub fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n <= 1024 => Ok(n),
+        _ => Err("a number from 0 to 1024 is expected".to_string()),
+    }
+}
+
+/// A number from one on.
+pub fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=1 << 30).contains(&n) => Ok(n),
+        _ => Err("a whole number from 1 on is expected".to_string()),
+    }
+}

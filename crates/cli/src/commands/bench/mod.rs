@@ -1,0 +1,150 @@
+//! `sparing bench`: latency and throughput over a sweep.
+
+mod measure;
+mod report;
+mod worker;
+
+use crate::args::{MachineArgs, ModelOrShapeArgs, PrecisionArg, positive, threads};
+use crate::failure::Failure;
+use crate::interrupt;
+use clap::{Args, ValueEnum};
+use sparing_model::{Architecture, Batch, HeadKind, Sequence, Wanted};
+
+/// Measures latency and throughput by batch, length, precision and threads
+///
+/// Every combination is timed once per round, the order drawn anew each round, so that a machine that slows down or
+/// speeds up in between touches all of them alike. Inputs are token ids, all different; there is no padding.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sparing bench --shape bert-base                       nothing downloaded: random weights of a published shape
+  sparing bench MODEL --batch 1,8,32 --length 32,128 --precision f32,bf16,int8
+  sparing bench MODEL --threads 1,2,4 -o md             a table for a README
+  sparing bench MODEL --output hidden -o json           all rows of the last layer, no head; for scripts")]
+pub struct BenchArgs {
+    #[command(flatten)]
+    model: ModelOrShapeArgs,
+
+    /// Sequences per run
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8", value_parser = positive)]
+    batch: Vec<usize>,
+
+    /// Tokens per sequence
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128", value_parser = positive)]
+    length: Vec<usize>,
+
+    /// Precisions: f32, bf16, int8, auto [default: what the model's plan says, else f32]
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    precision: Vec<PrecisionArg>,
+
+    /// Threads; 0 means all cores
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = threads)]
+    threads: Vec<usize>,
+
+    /// Timed runs of every combination
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = positive)]
+    repeats: usize,
+
+    /// What is computed: head, what the model is used for (language models: one row per sequence); hidden, the last
+    /// hidden state of every token
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "head")]
+    output: Output,
+
+    /// Format of the result
+    #[arg(short = 'o', long = "format", value_enum, value_name = "FORMAT", default_value = "table")]
+    format: Format,
+
+    /// Seed of the order of runs
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+
+    /// Answer requests on standard input instead: see bench/
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+/// What a run computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// What the head answers.
+    #[value(alias = "classifier")]
+    Head,
+    /// The last hidden state of every token.
+    #[value(alias = "encoder")]
+    Hidden,
+}
+
+impl Output {
+    fn name(self) -> &'static str {
+        match self {
+            Output::Head => "head",
+            Output::Hidden => "hidden",
+        }
+    }
+}
+
+/// How the result is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Format {
+    Table,
+    Md,
+    Csv,
+    Json,
+}
+
+impl BenchArgs {
+    /// The machine options of one combination.
+    fn machine(&self, precision: Option<PrecisionArg>, threads: usize) -> MachineArgs {
+        MachineArgs { threads, precision }
+    }
+
+    /// Precisions asked for; `None` stands for the plan's.
+    fn precisions(&self) -> Vec<Option<PrecisionArg>> {
+        if self.precision.is_empty() { vec![None] } else { self.precision.iter().copied().map(Some).collect() }
+    }
+}
+
+/// Runs the command.
+pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
+    if args.worker {
+        return worker::serve(args);
+    }
+    interrupt::watch();
+    let model = args.model.open()?;
+    for &length in &args.length {
+        check_length(&model.architecture, length)?;
+    }
+    let sweep = measure::Sweep::compile(args, &model)?;
+    let rows = sweep.measure(args.repeats, args.seed)?;
+    let report = report::Report::new(args, rows);
+    report.print(args.format)?;
+    interrupt::check()
+}
+
+/// A batch of different inputs: ids `(i * 7919 + 13) mod 30000`, which all peers are given too.
+pub fn batch_of(architecture: &Architecture, batch: usize, length: usize, output: Output) -> Batch {
+    let vocabulary = architecture.embeddings.vocabulary.clamp(1, 30_000) as u64;
+    let id = |i: u64| ((i * 7919 + 13) % vocabulary) as u32;
+    let sequence = |b: usize| {
+        let first = (b * length) as u64;
+        Sequence { ids: (first..first + length as u64).map(id).collect(), types: Vec::new() }
+    };
+    let wanted = match (output, architecture.head.kind) {
+        (Output::Hidden, _) => Wanted::Hidden,
+        // A language model is asked for one row: the next token, or the masked one.
+        (Output::Head, HeadKind::CausalLm | HeadKind::MaskedLm) => Wanted::Rows(vec![vec![length - 1]; batch]),
+        (Output::Head, _) => Wanted::Head,
+    };
+    Batch { sequences: (0..batch).map(sequence).collect(), wanted }
+}
+
+/// Refuses what the model cannot take, before anything is compiled.
+pub fn check_length(architecture: &Architecture, length: usize) -> Result<(), Failure> {
+    match architecture.max_tokens {
+        Some(most) if length > most => {
+            Err(Failure::Usage(format!("--length {length}: the model takes at most {most} tokens")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,215 @@
+//! `sparing eval`: how well a model does a task, with what certainty and at what speed.
+
+mod predictions;
+mod report;
+
+use crate::args::{MachineArgs, ModelArgs, PrecisionArg, positive, precision_name};
+use crate::console::{self, Out};
+use crate::failure::Failure;
+use crate::{interrupt, progress};
+use clap::Args;
+use sparing_engine::Engine;
+use sparing_model::{Architecture, Model};
+use sparing_tasks::{Agreement, Bootstrap, Columns, Dataset, Options, Progress, Select, Split, Task};
+use std::path::PathBuf;
+
+/// Scores a model on a task: metrics with intervals, speed, agreement with the exact model
+///
+/// Tasks: cola, sst2, mrpc, stsb, qqp, mnli, mnli_mismatched, qnli, rte, wnli (GLUE's official files), squad, squad_v2,
+/// language (perplexity of a text). Or your own table: give --data FILE and name its columns.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sparing eval MODEL --task sst2                               the 872 sentences that come with the program
+  sparing eval MODEL --task mrpc --data glue/MRPC              GLUE's files: the task's folder, or the one above it
+  sparing eval MODEL --data mine.csv --text review --label stars
+  sparing eval MODEL --task sst2 --precision int8 --against f32    how far int8 is from the exact model
+  sparing eval MODEL --task squad --data dev-v1.1.json --limit 500 --predictions answers.jsonl")]
+pub struct EvalArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    /// The task
+    #[arg(long, value_name = "TASK", required_unless_present = "data", value_parser = task)]
+    task: Option<Task>,
+
+    /// The task's folder or file; without --task, your own table (.csv, .tsv, .jsonl, .json, .parquet)
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+
+    /// Part of the dataset: train, dev or test
+    #[arg(long, value_name = "SPLIT", default_value = "dev", value_parser = split)]
+    split: Split,
+
+    /// Column of your table that holds the text [default: guessed by its name, and said]
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    text: Option<String>,
+
+    /// Column of your table that holds the second text
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    pair: Option<String>,
+
+    /// Column of your table that holds the label
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    label: Option<String>,
+
+    /// Take only the first N examples
+    #[arg(long, value_name = "N", value_parser = positive)]
+    limit: Option<usize>,
+
+    /// Take N examples drawn at random
+    #[arg(long, value_name = "N", value_parser = positive)]
+    sample: Option<usize>,
+
+    /// Seed of everything drawn: samples, masks, intervals
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+
+    /// Also compare every answer with this precision's: f32 is the exact model
+    #[arg(long, value_enum, value_name = "PRECISION")]
+    against: Option<PrecisionArg>,
+
+    /// Write what came of every example, one JSON object per line
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Cut texts to this many tokens, special tokens included [default: what the model takes]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    max_tokens: Option<usize>,
+
+    /// Run texts together until they have this many tokens
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = positive)]
+    batch_tokens: usize,
+
+    /// Language modelling: how many tokens a window moves on [default: half a window]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    stride: Option<usize>,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+fn task(name: &str) -> Result<Task, String> {
+    Task::parse(name).map_err(|e| e.to_string())
+}
+
+fn split(name: &str) -> Result<Split, String> {
+    Split::parse(name).map_err(|e| e.to_string())
+}
+
+/// Runs the command.
+pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
+    interrupt::watch();
+    // What can be wrong with the data is told before a large model is read.
+    let dataset = dataset(args)?;
+    let model = args.model.open()?;
+    let encoder = model.tokenizer()?;
+    let engine = Engine::compile(&model, &args.machine.options())?;
+    let options = options(args);
+    let mut watch = Watch::new(dataset.examples.len(), "");
+    let report =
+        sparing_tasks::evaluate(&engine, encoder, &model.architecture, &dataset, &options, &mut |p| watch.step(p));
+    watch.end();
+    let report = report.map_err(interrupted)?;
+    for note in &report.notes {
+        console::note(note);
+    }
+    if let Some(path) = &args.predictions {
+        predictions::write(path, &dataset, &report, &model.architecture.head.labels)?;
+    }
+    let agreement = match args.against {
+        Some(precision) if report.complete => Some(agreement(args, &model, &engine, &dataset, precision, &options)?),
+        _ => None,
+    };
+    let complete = report.complete && agreement.as_ref().is_none_or(|(_, a)| a.complete);
+    let summary =
+        report::Summary::new(crate::load::short_name(&args.model.model), &dataset, &engine, report, agreement);
+    let mut out = Out::new();
+    if args.json {
+        out.pretty(&summary)?
+    } else {
+        summary.print(&mut out)?
+    }
+    out.flush()?;
+    if complete { Ok(()) } else { Err(Failure::Interrupted) }
+}
+
+fn dataset(args: &EvalArgs) -> Result<Dataset, Failure> {
+    let select = Select { limit: args.limit, sample: args.sample, seed: args.seed };
+    Ok(match (args.task, &args.data) {
+        (Some(task), Some(path)) => Dataset::read(task, path, args.split, &select)?,
+        (Some(task), None) => Dataset::builtin(task.name(), &select)?,
+        (None, Some(path)) => {
+            let columns = Columns { text: args.text.clone(), pair: args.pair.clone(), label: args.label.clone() };
+            Dataset::table(path, &columns, &select)?
+        }
+        (None, None) => return Err(Failure::Usage("give --task or --data".to_string())),
+    })
+}
+
+fn options(args: &EvalArgs) -> Options {
+    Options {
+        max_tokens: args.max_tokens,
+        tokens_per_batch: args.batch_tokens,
+        bootstrap: Bootstrap { seed: args.seed, ..Bootstrap::default() },
+        context: args.max_tokens,
+        stride: args.stride,
+        ..Options::default()
+    }
+}
+
+/// Compares the engine with one of another precision, example by example.
+fn agreement(
+    args: &EvalArgs,
+    model: &Model,
+    engine: &Engine,
+    dataset: &Dataset,
+    precision: PrecisionArg,
+    options: &Options,
+) -> Result<(&'static str, Agreement), Failure> {
+    let other = MachineArgs { precision: Some(precision), ..args.machine };
+    let exact = Engine::compile(model, &other.options())?;
+    let encoder = model.tokenizer()?;
+    let mut watch = Watch::new(dataset.examples.len(), "agreement");
+    let architecture: &Architecture = &model.architecture;
+    let found =
+        sparing_tasks::agreement(&exact, engine, encoder, architecture, dataset, options, &mut |p| watch.step(p));
+    watch.end();
+    Ok((precision_name(exact.precision()), found.map_err(interrupted)?))
+}
+
+/// After Ctrl-C, whatever went wrong went wrong because of it.
+fn interrupted(error: sparing_model::Error) -> Failure {
+    if interrupt::asked() { Failure::Interrupted } else { error.into() }
+}
+
+/// A progress bar that also listens to Ctrl-C.
+struct Watch {
+    bar: indicatif::ProgressBar,
+    what: &'static str,
+}
+
+impl Watch {
+    fn new(examples: usize, what: &'static str) -> Watch {
+        Watch { bar: progress::bar(examples as u64, "inputs"), what }
+    }
+
+    /// Shows how far we are; false after Ctrl-C.
+    fn step(&mut self, p: &Progress) -> bool {
+        // A text may have several windows: the number of inputs is known only now.
+        self.bar.set_length(p.total as u64);
+        self.bar.set_position(p.done as u64);
+        let speed =
+            if p.seconds > 0.0 { format!("{:.0} tokens/s", p.tokens as f64 / p.seconds) } else { String::new() };
+        self.bar.set_message(format!("{} {speed}", self.what));
+        !interrupt::asked()
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,170 @@
+//! The result of an evaluation, as a table and as JSON.
+
+use crate::args::precision_name;
+use crate::console::Out;
+use crate::failure::Failure;
+use crate::table::{Align, Table, count, seconds};
+use serde::Serialize;
+use sparing_engine::Engine;
+use sparing_tasks::{Agreement, Dataset, Interval, Report, Value};
+
+/// Everything but the single examples.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    model: String,
+    task: &'static str,
+    data: String,
+    examples: usize,
+    /// Of how many the dataset holds.
+    of: usize,
+    complete: bool,
+    metrics: Vec<Score>,
+    confidence: f64,
+    seed: u64,
+    seconds: f64,
+    encoding_seconds: f64,
+    sentences_per_second: f64,
+    tokens: usize,
+    tokens_per_second: f64,
+    precision: &'static str,
+    threads: usize,
+    isa: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against: Option<Against>,
+}
+
+#[derive(Debug, Serialize)]
+struct Score {
+    metric: &'static str,
+    value: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+    #[serde(skip)]
+    shown: [String; 2],
+}
+
+#[derive(Debug, Serialize)]
+struct Against {
+    precision: &'static str,
+    #[serde(flatten)]
+    agreement: Agreement,
+}
+
+impl Summary {
+    /// Sums up.
+    pub fn new(
+        model: String,
+        dataset: &Dataset,
+        engine: &Engine,
+        report: Report,
+        agreement: Option<(&'static str, Agreement)>,
+    ) -> Summary {
+        // Windows of one text are one example.
+        let mut examples = report.examples.clone();
+        examples.dedup();
+        Summary {
+            model,
+            task: report.task.name(),
+            data: report.source,
+            examples: examples.len(),
+            of: dataset.examples.len(),
+            complete: report.complete,
+            metrics: report.values.iter().map(score).collect(),
+            confidence: report.bootstrap.confidence,
+            seed: report.bootstrap.seed,
+            seconds: report.seconds,
+            encoding_seconds: report.encoding_seconds,
+            sentences_per_second: examples.len() as f64 / report.seconds,
+            tokens: report.tokens,
+            tokens_per_second: report.tokens as f64 / report.seconds,
+            precision: precision_name(engine.precision()),
+            threads: engine.threads(),
+            isa: sparing_kernels::isa::active().name(),
+            against: agreement.map(|(precision, agreement)| Against { precision, agreement }),
+        }
+    }
+
+    /// Prints it for people.
+    pub fn print(&self, out: &mut Out) -> Result<(), Failure> {
+        let Summary { model, task, data, examples, of, precision, threads, isa, .. } = self;
+        out.line(&out.paint.strong(&format!("{model} on {task}")))?;
+        let partial = if self.complete { String::new() } else { format!(" of {of} (PARTIAL: interrupted)") };
+        out.line(&format!("{data}: {examples} examples{partial}"))?;
+        let interval = format!("{:.0}% interval", self.confidence * 100.0);
+        let mut table = Table::new(&[("metric", Align::Left), ("score", Align::Right), (&interval, Align::Right)]);
+        for score in &self.metrics {
+            table.row([score.metric.to_string()].into_iter().chain(score.shown.clone()));
+        }
+        out.line("")?;
+        out.text(&table.text(out.paint))?;
+        out.line("")?;
+        out.line(&format!(
+            "{} in the model, {} in the tokenizer; {:.0} sentences/s, {} tokens, {} tokens/s",
+            seconds(self.seconds),
+            seconds(self.encoding_seconds),
+            self.sentences_per_second,
+            self.tokens,
+            count(self.tokens_per_second),
+        ))?;
+        out.line(&format!("{precision}, {threads} threads, {isa}; seed {}", self.seed))?;
+        match &self.against {
+            Some(against) => against.print(precision, out),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Against {
+    fn print(&self, precision: &str, out: &mut Out) -> Result<(), Failure> {
+        let a = &self.agreement;
+        let partial = if a.complete { "" } else { " (PARTIAL: interrupted)" };
+        out.line("")?;
+        out.line(&out.paint.strong(&format!("{precision} against {}, {} answers{partial}", self.precision, a.n)))?;
+        let mut table = Table::new(&[("agreement", Align::Left), ("", Align::Right)]);
+        let mut row = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                table.row([name.to_string(), value]);
+            }
+        };
+        row("same top answer", a.same_top.map(|s| format!("{:.2}%", s * 100.0)));
+        row("mean KL divergence (nats)", a.mean_kl.map(small));
+        row("99% of KL divergences below", a.kl_99.map(small));
+        row("mean cosine", a.mean_cosine.map(|c| format!("{c:.6}")));
+        row("largest difference of an output", Some(small(a.max_abs_difference)));
+        row("mean difference of an output", Some(small(a.mean_abs_difference)));
+        out.text(&table.text(out.paint))
+    }
+}
+
+/// Three significant digits, however small.
+fn small(x: f64) -> String {
+    if x == 0.0 || (0.001..1e6).contains(&x.abs()) { format!("{x:.4}") } else { format!("{x:.2e}") }
+}
+
+fn score(value: &Value) -> Score {
+    let share = value.metric.is_share();
+    let number = |x: f64| if share { format!("{:.2}%", x * 100.0) } else { format!("{x:.4}") };
+    let range = |Interval { low, high }: Interval| match share {
+        true => format!("{:.2} to {:.2}", low * 100.0, high * 100.0),
+        false => format!("{low:.4} to {high:.4}"),
+    };
+    Score {
+        metric: value.metric.name(),
+        value: value.value,
+        low: value.interval.map(|i| i.low),
+        high: value.interval.map(|i| i.high),
+        shown: [number(value.value), value.interval.map(range).unwrap_or_default()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_numbers_keep_their_digits() {
+        assert_eq!(small(0.000_012_3), "1.23e-5");
+        assert_eq!(small(0.25), "0.2500");
+        assert_eq!(small(0.0), "0.0000");
+    }
+}

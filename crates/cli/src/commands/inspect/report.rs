@@ -1,0 +1,221 @@
+//! The result of an inspection, as tables and as JSON.
+
+use super::cost::{ByPart, Cost};
+use super::economies::Economies;
+use crate::args::precision_name;
+use crate::console::Out;
+use crate::failure::Failure;
+use crate::machine;
+use crate::parameters::{self, Group, Part};
+use crate::table::{Align, Table, bytes, count, percent, seconds};
+use serde::Serialize;
+use sparing_engine::Engine;
+use sparing_model::{HeadKind, Model};
+use std::collections::BTreeMap;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Its name.
+    pub model: String,
+    family: String,
+    layers: usize,
+    hidden: usize,
+    heads: usize,
+    inner: usize,
+    vocabulary: usize,
+    max_tokens: Option<usize>,
+    head: HeadKind,
+    labels: Vec<String>,
+    /// Parameters by part, shared tensors once.
+    #[serde(serialize_with = "by_name")]
+    pub parameters: BTreeMap<Part, usize>,
+    /// Precision of the weights.
+    pub precision: &'static str,
+    /// Threads used.
+    pub threads: usize,
+    /// Instruction set used.
+    pub isa: &'static str,
+    /// Bytes of the weights in the files.
+    file_bytes: usize,
+    /// Bytes of the weights as the engine keeps them.
+    weight_bytes: usize,
+    /// Most memory the process has held.
+    peak_memory_bytes: u64,
+    /// One per work.
+    pub costs: Vec<Cost>,
+}
+
+fn by_name<S: serde::Serializer>(parts: &BTreeMap<Part, usize>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(parts.iter().map(|(part, n)| (part.name(), n)))
+}
+
+impl Report {
+    /// Gathers what there is to say.
+    pub fn new(name: String, model: &Model, engine: &Engine, costs: Vec<Cost>) -> Report {
+        let a = &model.architecture;
+        let first = a.layers.first();
+        Report {
+            model: name,
+            family: format!("{:?}", a.family),
+            layers: a.layers.len(),
+            hidden: a.hidden,
+            heads: first.map_or(0, |layer| layer.attention.heads),
+            inner: first.and_then(|layer| layer.ffns.first()).map_or(0, |ffn| ffn.up.outputs),
+            vocabulary: a.embeddings.vocabulary,
+            max_tokens: a.max_tokens,
+            head: a.head.kind,
+            labels: a.head.labels.clone(),
+            parameters: parameters::count(&parameters::references(a)),
+            precision: precision_name(engine.precision()),
+            threads: engine.threads(),
+            isa: sparing_kernels::isa::active().name(),
+            file_bytes: model.weights.size_in_bytes(),
+            weight_bytes: engine.weight_bytes(),
+            peak_memory_bytes: machine::memory().1 * 1024,
+            costs,
+        }
+    }
+
+    /// Prints it for people.
+    pub fn print(&self, layers: bool, out: &mut Out) -> Result<(), Failure> {
+        self.summary(out)?;
+        for cost in &self.costs {
+            out.line("")?;
+            let place = format!("{}, {}, {} threads, {}", cost.name, self.precision, self.threads, self.isa);
+            out.line(&out.paint.strong(&place))?;
+            out.text(&self.parts(cost).text(out.paint))?;
+            if layers {
+                out.line("")?;
+                out.text(&by_layer(cost).text(out.paint))?;
+            }
+            out.line("")?;
+            print_economies(&cost.economies, out)?;
+        }
+        Ok(())
+    }
+
+    fn summary(&self, out: &mut Out) -> Result<(), Failure> {
+        let Report { family, layers, hidden, heads, inner, vocabulary, .. } = self;
+        out.line(&out.paint.strong(&self.model))?;
+        out.line(&format!(
+            "{family}: {layers} layers x {hidden}, {heads} heads, feed-forward {inner}, vocabulary {vocabulary}"
+        ))?;
+        let longest = self.max_tokens.map_or("texts of any length".to_string(), |n| format!("at most {n} tokens"));
+        out.line(&format!("head: {}; {longest}", self.head_words()))?;
+        let total: usize = self.parameters.values().sum();
+        out.line(&format!(
+            "{} parameters; weights {} on disk, {} in memory as {}; peak memory {}",
+            count(total as f64),
+            bytes(self.file_bytes as f64),
+            bytes(self.weight_bytes as f64),
+            self.precision,
+            bytes(self.peak_memory_bytes as f64),
+        ))
+    }
+
+    fn head_words(&self) -> String {
+        let labels = |what: &str| match self.labels.len() {
+            0 => what.to_string(),
+            n if n <= 6 => format!("{what} ({})", self.labels.join(", ")),
+            n => format!("{what} ({}, … {n} labels)", self.labels[..3].join(", ")),
+        };
+        match self.head {
+            HeadKind::Hidden => "none, hidden states".to_string(),
+            HeadKind::Classify => labels("one label"),
+            HeadKind::MultiLabel => labels("any number of labels"),
+            HeadKind::Regress => "a number".to_string(),
+            HeadKind::TokenClassify => labels("one label per token"),
+            HeadKind::Answer => "answers to questions".to_string(),
+            HeadKind::MaskedLm => "masked words".to_string(),
+            HeadKind::CausalLm => "the next token".to_string(),
+            HeadKind::Embed { normalise } => format!("an embedding{}", if normalise { " of unit length" } else { "" }),
+        }
+    }
+
+    /// Parameters, FLOPs and time by part.
+    fn parts(&self, cost: &Cost) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("part", Align::Left),
+            ("parameters", right),
+            ("", right),
+            ("FLOPs", right),
+            ("", right),
+            ("time", right),
+            ("", right),
+            ("GFLOP/s", right),
+        ]);
+        let parameters: ByPart = self.parameters.iter().map(|(part, n)| (*part, *n as f64)).collect();
+        let columns = [&parameters, &cost.flops, &cost.seconds];
+        let totals = columns.map(|column| column.values().sum::<f64>());
+        let cells = |name: &str, [p, f, s]: [f64; 3]| {
+            let share = |n: f64, total: f64| if n > 0.0 { percent(n / total) } else { String::new() };
+            let amount = |n: f64, text: fn(f64) -> String| if n > 0.0 { text(n) } else { "–".to_string() };
+            let speed = if f > 0.0 && s > 0.0 { format!("{:.1}", f / s / 1e9) } else { String::new() };
+            [
+                name.to_string(),
+                amount(p, count),
+                share(p, totals[0]),
+                amount(f, count),
+                share(f, totals[1]),
+                amount(s, seconds),
+                share(s, totals[2]),
+                speed,
+            ]
+        };
+        for part in Part::ALL {
+            let amounts = columns.map(|column| column.get(&part).copied().unwrap_or(0.0));
+            if amounts.iter().any(|n| *n > 0.0) {
+                table.row(cells(part.name(), amounts));
+            }
+        }
+        table.foot();
+        table.row(cells("total", totals));
+        table
+    }
+}
+
+/// Time of each layer by group of parts.
+fn by_layer(cost: &Cost) -> Table {
+    let groups: Vec<Group> = Group::ALL
+        .into_iter()
+        .filter(|g| cost.layers.iter().any(|l| l.seconds.keys().any(|p| p.group() == *g)))
+        .collect();
+    let mut columns = vec![("layer", Align::Right), ("FLOPs", Align::Right), ("time", Align::Right)];
+    columns.extend(groups.iter().map(|group| (group.name(), Align::Right)));
+    let mut table = Table::new(&columns);
+    for layer in &cost.layers {
+        let of = |group: &Group| layer.seconds.iter().filter(|(p, _)| p.group() == *group).map(|(_, s)| s).sum::<f64>();
+        let total = seconds(layer.seconds.values().sum());
+        let flops = layer.flops.map_or("–".to_string(), count);
+        table.row([layer.layer.to_string(), flops, total].into_iter().chain(groups.iter().map(|g| seconds(of(g)))));
+    }
+    table
+}
+
+/// One economy after the other, in operations; and what the clock says.
+fn print_economies(e: &Economies, out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::new(&[("exact economies", Align::Left), ("FLOPs", Align::Right), ("saved", Align::Right)]);
+    let mut before = e.padded_flops;
+    table.row(["every row, padded to the longest of the batch".to_string(), count(e.padded_flops)]);
+    let steps = [
+        ("no padding", e.unpadded_flops),
+        ("last layer: only the rows the head reads", e.head_rows_flops),
+        ("identical inputs once", e.once_flops),
+    ];
+    for (name, flops) in steps {
+        table.row([name.to_string(), count(flops), percent((before - flops) / before)]);
+        before = flops;
+    }
+    table.foot();
+    let all = (e.padded_flops - e.once_flops) / e.padded_flops;
+    table.row(["together, the same answers".to_string(), count(e.once_flops), percent(all)]);
+    out.text(&table.text(out.paint))?;
+    if e.seconds < e.all_rows_seconds * 0.995 {
+        let saved = percent(1.0 - e.seconds / e.all_rows_seconds);
+        let (with, without) = (seconds(e.seconds), seconds(e.all_rows_seconds));
+        out.line(&format!("measured: {with} instead of {without} with every row of the last layer, {saved} less"))?;
+    }
+    Ok(())
+}

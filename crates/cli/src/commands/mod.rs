@@ -1,0 +1,7 @@
+//! One module per command: its options, and what it does with them.
+
+pub mod bench;
+pub mod completions;
+pub mod eval;
+pub mod inspect;
+pub mod run;

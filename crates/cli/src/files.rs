@@ -1,0 +1,46 @@
+//! Files that are either written whole or not at all.
+
+use crate::failure::Failure;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// Writes beside the file, then renames: an interrupted write leaves what was there before.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::new(format!("{}: cannot be written ({e})", path.display()));
+    let Some(name) = path.file_name() else {
+        return Err(Failure::new(format!("{}: is not the name of a file", path.display())));
+    };
+    let mut beside = name.to_os_string();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(beside);
+    let result = File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    if result.is_err() {
+        // The half-written file is of no use; what matters is the first error.
+        let _ = std::fs::remove_file(&beside);
+    }
+    result.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        // A directory cannot be replaced by a file.
+        let taken = folder.path().join("taken");
+        std::fs::create_dir(&taken).unwrap();
+        std::fs::write(taken.join("inside"), b"").unwrap();
+        let message = write(&taken, b"x").unwrap_err().message().unwrap().to_string();
+        assert!(message.contains("taken: cannot be written"), "{message}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

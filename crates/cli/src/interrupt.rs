@@ -1,0 +1,28 @@
+//! Ctrl-C: the first one asks, the second one insists.
+
+use crate::failure::Failure;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the first Ctrl-C only sets a flag, so that a command can finish what it is at and show it.
+/// A second one ends the process at once.
+pub fn watch() {
+    let handler = || {
+        if ASKED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    // Without a handler Ctrl-C simply ends the process: still correct, only less kind.
+    let _ = ctrlc::set_handler(handler);
+}
+
+/// Whether Ctrl-C was pressed.
+pub fn asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+/// An error if Ctrl-C was pressed, for commands whose half-done work is worth nothing.
+pub fn check() -> Result<(), Failure> {
+    if asked() { Err(Failure::Interrupted) } else { Ok(()) }
+}

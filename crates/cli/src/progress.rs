@@ -1,0 +1,10 @@
+//! Progress on standard error, where a terminal is watching.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar over `total` steps of something; invisible where standard error is no terminal.
+pub fn bar(total: u64, what: &str) -> ProgressBar {
+    let template = format!("{{bar:30}} {{pos}}/{{len}} {what}  {{elapsed}} elapsed, {{eta}} left  {{msg}}");
+    let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(total).with_style(style.progress_chars("━╸─"))
+}
