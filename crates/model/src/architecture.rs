@@ -331,7 +331,7 @@ pub struct Head {
 /// Which rows of the last hidden state a head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadRows {
-    /// The first token ([CLS]).
+    /// The first token (`[CLS]`).
     First,
     /// The last token.
     Last,

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use proptest::prelude::*;
 use serde_json::json;
 use sparing_model::{Model, OwnedTensor};
 
@@ -146,4 +147,32 @@ fn byte_level_bpe_of_roberta() {
     assert_eq!(pair.tokens, ["<s>", "the", "<mask>", "</s>", "</s>", "he", "</s>"]);
     assert!(pair.sequence.types.is_empty());
     assert_eq!((t.max_tokens(), t.mask_id()), (Some(18), Some(4)));
+}
+
+#[test]
+fn models_may_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Model>();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any text whatsoever: never longer than asked, and every offset is a piece of its text.
+    #[test]
+    fn arbitrary_text(text in ".{0,200}", pair in prop::option::of("(\\PC|the|film| ){0,60}"), most in 4usize..20) {
+        thread_local!(static MODEL: Model = bert(WORDS, 20, "{}"));
+        MODEL.with(|model| {
+            let encoded = model.tokenizer().unwrap().encode(&text, pair.as_deref(), Some(most)).unwrap();
+            let n = encoded.sequence.ids.len();
+            assert!(n <= most && n == encoded.tokens.len() && n == encoded.offsets.len() && n == encoded.texts.len());
+            for ((start, end), from) in encoded.offsets.iter().zip(&encoded.texts) {
+                match from {
+                    Some(0) => assert!(text.get(*start..*end).is_some()),
+                    Some(_) => assert!(pair.as_ref().unwrap().get(*start..*end).is_some()),
+                    None => {}
+                }
+            }
+        });
+    }
 }
