@@ -29,7 +29,7 @@ pub(crate) struct Locals {
 
 /// A set of arenas; each run takes one and puts it back.
 pub(crate) struct Arenas {
-    free: Mutex<Vec<Box<Arena>>>,
+    free: Mutex<Vec<Arena>>,
     threads: usize,
     element: Element,
     locals: Vec<Element>,
@@ -44,7 +44,7 @@ impl Arenas {
     /// Calls `f` with an arena of its own.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Arena) -> R) -> R {
         let free = self.free.lock().unwrap_or_else(|e| e.into_inner()).pop();
-        let mut arena = free.unwrap_or_else(|| Box::new(self.make()));
+        let mut arena = free.unwrap_or_else(|| self.make());
         let result = f(&mut arena);
         // Not reached after a panic: an arena that was interrupted is not used again.
         self.free.lock().unwrap_or_else(|e| e.into_inner()).push(arena);

@@ -118,7 +118,6 @@ impl Machine {
                         product(matrix, bias, width - SEGMENT_COLUMNS, 2);
                     }
                 });
-                drop(chunks);
                 let scores = scores.rows(tasks.len() * step.heads * height, width);
                 let fill = |span: usize, head: usize, query: usize, out: &mut [f32]| {
                     let number = first_tasks[span] + query / height;
