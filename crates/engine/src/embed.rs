@@ -4,18 +4,17 @@ use crate::layout::Layout;
 use sparing_kernels::RowsMut;
 use sparing_model::{Architecture, Embeddings, Error, Tensor, Weights};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The embedding tables of a model. Holds the mapping, not a copy.
 pub(crate) struct Tables {
-    weights: Arc<Weights>,
+    weights: Weights,
     embeddings: Embeddings,
     /// Width of position and type rows.
     width: usize,
 }
 
 impl Tables {
-    pub(crate) fn new(architecture: &Architecture, weights: Arc<Weights>) -> Result<Self, Error> {
+    pub(crate) fn new(architecture: &Architecture, weights: Weights) -> Result<Self, Error> {
         let e = architecture.embeddings.clone();
         let before = e.projection.as_ref().filter(|_| e.projection_place == sparing_model::ProjectionPlace::BeforeSum);
         let width = match before {

@@ -44,7 +44,7 @@ impl Engine {
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
         let team = Team::new(if options.threads == 0 { cores() } else { options.threads });
         let architecture = model.architecture.clone();
-        let tables = Tables::new(&architecture, share(&model.weights, &architecture)?)?;
+        let tables = Tables::new(&architecture, model.weights.clone())?;
         let compiled = compile(&architecture, &model.weights, precision, options.economies.head_rows, &team)?;
         let Compiled { hidden, head, rows, head_exact, rows_exact, locals, constants } = compiled;
         let element = activation_element(precision);
@@ -173,17 +173,4 @@ pub(crate) fn result(program: &Program, arena: &Arena, sequence: usize) -> Vec<f
         }
     }
     out
-}
-
-/// The embedding tables of the model.
-fn share(weights: &sparing_model::Weights, a: &Architecture) -> Result<std::sync::Arc<sparing_model::Weights>, Error> {
-    let e = &a.embeddings;
-    let names = [Some(&e.word), e.positions.as_ref().map(|p| &p.name), e.token_types.as_ref().map(|t| &t.name)];
-    let mut tensors = Vec::new();
-    for name in names.into_iter().flatten() {
-        let t = weights.tensor(name)?;
-        let (dtype, shape, bytes) = (t.dtype(), t.shape.to_vec(), t.bytes().to_vec());
-        tensors.push(sparing_model::OwnedTensor { name: name.clone(), dtype, shape, bytes });
-    }
-    Ok(std::sync::Arc::new(sparing_model::Weights::from_tensors(&tensors)?))
 }

@@ -4,7 +4,7 @@ use crate::Aligned;
 use crate::rows::Rows;
 use crate::simd::Level;
 use crate::tile::Tile;
-use crate::words::{lay_out, side_by_side_at, steps};
+use crate::words::{lay_out, quantise_weights_at, side_by_side_at, steps};
 
 /// How weights are stored and multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,24 +77,20 @@ impl PackedMatrix {
     fn pack_int8(&mut self, weights: &[f32], padded: usize) {
         self.scales.ensure(2 * padded);
         let (panel, steps, inputs) = (self.level.panel(), self.steps, self.inputs);
-        let mut staging = vec![0u32; panel * steps];
-        let mut bytes = vec![0u8; steps * 4];
+        // Sixteen words of slack: quantising writes whole vectors.
+        let step = steps + 16;
+        let mut staging = vec![0u32; panel * step];
         for first in (0..self.outputs).step_by(panel) {
             let count = panel.min(self.outputs - first);
             for i in 0..count {
                 let row = &weights[(first + i) * inputs..(first + i + 1) * inputs];
-                let most = row.iter().fold(0f32, |m, w| m.max(w.abs()));
-                let scale = (most / 127.0).max(1e-30);
-                let inverse = 1.0 / scale;
-                let mut sum = 0i32;
-                for (byte, w) in bytes.iter_mut().zip(row) {
-                    let q = (w * inverse).round_ties_even().clamp(-127.0, 127.0) as i8;
-                    sum += q as i32;
-                    *byte = q as u8;
-                }
-                for (word, bytes) in staging[i * steps..].iter_mut().zip(bytes.chunks_exact(4)) {
-                    *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                }
+                // SAFETY: `staging` has `step` words for this row, more than the row's bytes rounded up to 16.
+                let (scale, sum) = unsafe {
+                    let to = staging.as_mut_ptr().add(i * step).cast::<i8>();
+                    let scale = quantise_weights_at(self.level, row.as_ptr(), inputs, to);
+                    let bytes = std::slice::from_raw_parts(to, inputs);
+                    (scale, bytes.iter().map(|q| *q as i32).sum::<i32>())
+                };
                 let scales = self.scales.as_mut_slice();
                 scales[first + i] = scale;
                 scales[padded + first + i] = scale * sum as f32;
@@ -102,7 +98,7 @@ impl PackedMatrix {
             // SAFETY: as in `pack_for`.
             unsafe {
                 let to = self.words.as_mut_slice().as_mut_ptr().add(first * steps);
-                side_by_side_at(self.level, staging.as_ptr(), steps, count, steps, to, panel);
+                side_by_side_at(self.level, staging.as_ptr(), step, count, steps, to, panel);
             }
         }
     }

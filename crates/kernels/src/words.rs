@@ -130,6 +130,41 @@ unsafe fn quantise_bf16<S: Simd>(from: *const u8, width: usize, to: *mut u8) -> 
 kernel!(quantise_f32_at = quantise_f32(from: *const u8, width: usize, to: *mut u8) -> (f32, f32));
 kernel!(quantise_bf16_at = quantise_bf16(from: *const u8, width: usize, to: *mut u8) -> (f32, f32));
 
+/// Quantises a row of weights to signed bytes around zero: `w ≈ scale * q`, q in -127..=127. Returns the scale. Writes up
+/// to the next whole vector, zeros beyond the row.
+#[inline(always)]
+unsafe fn quantise_weights<S: Simd>(from: *const f32, width: usize, to: *mut i8) -> f32 {
+    unsafe {
+        let (mut high, mut low) = (S::splat(0.0), S::splat(0.0));
+        let mut i = 0;
+        while i < width {
+            let w = S::load_n(from.add(i), S::LANES.min(width - i));
+            (high, low) = (S::max(high, w), S::min(low, w));
+            i += S::LANES;
+        }
+        let most = S::largest(S::max(high, S::sub(S::splat(0.0), low)));
+        let scale = (most / 127.0).max(1e-30);
+        // Shifted by 128 on the way through unsigned bytes; flipping the top bit shifts back.
+        let (inverse, shift) = (S::splat(1.0 / scale), S::splat(128.0));
+        i = 0;
+        while i < width {
+            let w = S::load_n(from.add(i), S::LANES.min(width - i));
+            let q = S::min(S::max(S::fma(w, inverse, shift), S::splat(1.0)), S::splat(255.0));
+            S::store_u8(to.add(i).cast(), q);
+            for j in i..i + S::LANES {
+                *to.add(j) = (*to.add(j) as u8 ^ 0x80) as i8;
+            }
+            i += S::LANES;
+        }
+        scale
+    }
+}
+kernel!(
+    /// # Safety
+    /// `to` has room for `width` rounded up to 16.
+    pub(crate) quantise_weights_at = quantise_weights(from: *const f32, width: usize, to: *mut i8) -> f32
+);
+
 /// Lays out rows `first .. first + count` for a tile: `[words][step_to]`. For int8 also notes each row's scale and least
 /// value in `quantised` (two numbers per row).
 ///

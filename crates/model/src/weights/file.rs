@@ -56,6 +56,7 @@ impl Bytes {
 }
 
 /// Where one tensor lies in its file.
+#[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) dtype: Dtype,

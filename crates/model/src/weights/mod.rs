@@ -18,11 +18,14 @@ pub(crate) use shards::is_plain_name;
 #[cfg(feature = "hub")]
 pub(crate) use shards::shards as shard_names;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// All tensors of a model: one or several mapped safetensors files, or tensors in memory.
-#[derive(Default)]
+///
+/// A clone shares the mapping: it costs an index, not the numbers.
+#[derive(Default, Clone)]
 pub struct Weights {
-    files: Vec<Source>,
+    files: Vec<Arc<Source>>,
     /// By name: the file and the place in it.
     index: BTreeMap<String, (usize, Place)>,
 }
@@ -149,7 +152,7 @@ impl Weights {
     }
 
     /// The files, for writing them out again.
-    pub(crate) fn sources(&self) -> &[Source] {
+    pub(crate) fn sources(&self) -> &[Arc<Source>] {
         &self.files
     }
 
@@ -168,7 +171,7 @@ impl Weights {
             }
             self.index.insert(place.name.clone(), (file, place));
         }
-        self.files.push(Source { path, bytes });
+        self.files.push(Arc::new(Source { path, bytes }));
         Ok(())
     }
 
