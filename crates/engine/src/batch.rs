@@ -87,6 +87,12 @@ impl Once {
             if on && batch.sequences.len() > 1 {
                 let mut hasher = DefaultHasher::new();
                 sequence.ids.hash(&mut hasher);
+                if types && sequence.types.iter().any(|t| *t != 0) {
+                    sequence.types.hash(&mut hasher);
+                }
+                if let Wanted::Rows(rows) = &batch.wanted {
+                    rows[number].hash(&mut hasher);
+                }
                 let known = *self.seen.entry(hasher.finish()).or_insert(number);
                 if same(batch, known, number, types) {
                     like = known;
@@ -109,4 +115,27 @@ fn same(batch: &Batch, a: usize, b: usize, types: bool) -> bool {
         Wanted::Head | Wanted::Hidden => true,
     };
     rows && one.ids == two.ids && (!types || one.types == two.types || zero(one) && zero(two))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_are_found_where_types_and_rows_agree() {
+        let of = |ids: &[u32], types: &[u32]| Sequence { ids: ids.to_vec(), types: types.to_vec() };
+        let sequences =
+            vec![of(&[1, 2], &[]), of(&[1, 2], &[0, 1]), of(&[1, 2], &[0, 0]), of(&[1, 2], &[0, 1]), of(&[2], &[])];
+        let mut batch = Batch { sequences, wanted: Wanted::Head };
+        let mut once = Once::default();
+        once.fill(&batch, true, true);
+        assert_eq!((&once.computed[..], &once.like[..]), (&[0, 1, 4][..], &[0, 1, 0, 1, 4][..]));
+        once.fill(&batch, true, false);
+        assert_eq!(once.computed, [0, 4], "types that nobody reads make no difference");
+        once.fill(&batch, false, true);
+        assert_eq!(once.computed, [0, 1, 2, 3, 4]);
+        batch.wanted = Wanted::Rows(vec![vec![0], vec![0], vec![1], vec![0], vec![0]]);
+        once.fill(&batch, true, true);
+        assert_eq!(once.like, [0, 1, 2, 1, 4]);
+    }
 }

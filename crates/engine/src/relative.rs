@@ -196,7 +196,8 @@ impl Relative {
     /// The table for sequences of this many tokens at least.
     pub(crate) fn up_to(&self, tokens: usize, team: &Team, scratch: &PerWorker<Scratch>) -> Arc<RelativeTable> {
         let reach = tokens.next_multiple_of(BLOCK);
-        self.table.get(|known| known.reach >= reach, || self.make(reach.next_power_of_two(), team, scratch))
+        // A little ahead, so that inputs of growing length do not each make a new one.
+        self.table.get(|known| known.reach >= reach, || self.make(reach.next_multiple_of(2 * BLOCK), team, scratch))
     }
 
     fn make(&self, reach: usize, team: &Team, scratch: &PerWorker<Scratch>) -> RelativeTable {

@@ -57,6 +57,8 @@ fn identical_inputs_with_different_wanted_rows_differ() {
     assert!(close(&rows.sequences[0], &all.sequences[0][..all.width]));
     assert!(close(&rows.sequences[1], &all.sequences[0][2 * all.width..]));
     assert_eq!(rows.sequences[0], rows.sequences[2]);
+    let none = engine.run(&Batch { sequences: vec![ids(&[8, 9])], wanted: Wanted::Rows(vec![vec![]]) }).unwrap();
+    assert!(none.sequences[0].is_empty());
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Machine {
             // Neighbouring queries share nearly all distances; selected ones stand anywhere.
             let height = if step.queries == RowSet::All { BLOCK } else { 1 };
             let relative = &self.constants.relatives[number];
-            let table = relative.up_to(layout.longest + BLOCK, &self.team, scratch);
+            let table = relative.up_to(layout.longest, &self.team, scratch);
             let mut next = (0, 0);
             while next.0 < spans.spans.len() {
                 next = wave.plan(&attention, spans, &layout.mixed_types, height, next);
