@@ -15,7 +15,7 @@ use sparing_model::{Encoded, Error};
 pub struct AnswerOptions {
     /// Tokens of a window, question and special tokens included.
     pub window: usize,
-    /// Tokens that neighbouring windows share, at most a quarter of the window.
+    /// Tokens that neighbouring windows share, less than half of the window.
     pub stride: usize,
     /// How many of the best starts and ends are combined.
     pub n_best: usize,
@@ -125,8 +125,8 @@ impl AnswerScorer {
         }
         let at = |i: usize| dataset.at(&dataset.examples[i]);
         let (mut units, mut all, mut questions) = (Vec::new(), Vec::new(), Vec::new());
-        // A question is cut to half a window, so a quarter always leaves the windows moving on.
-        let overlap = options.stride.min(options.window / 4);
+        // A question takes at most half of the room beside the special tokens (four at most), so windows move on.
+        let overlap = options.stride.min((options.window / 2).saturating_sub(4));
         let encode = |question, context: Option<&str>| {
             encoder.encode_windows(question, context.unwrap_or_default(), Some(options.window), overlap)
         };

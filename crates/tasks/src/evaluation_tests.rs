@@ -209,6 +209,8 @@ fn answers_are_found_in_the_right_window() {
     });
     let report = run(&fake, HeadKind::Answer, &[], &data).unwrap();
     assert_eq!(report.value(Metric::ExactMatch), Some(0.5));
+    // 1405 words in windows of 379 that share 128: six, each with 5 tokens more; and one of 6 tokens.
+    assert_eq!(report.tokens, 1405 + 5 * 128 + 6 * 5 + 6);
     let Outcome::Answer { predicted, score, .. } = &report.outcomes[0] else { panic!() };
     assert_eq!((predicted.as_str(), *score), ("Denver Broncos", 18.0));
     let Outcome::Answer { predicted, .. } = &report.outcomes[1] else { panic!() };

@@ -19,12 +19,13 @@ pub(crate) fn csv(source: &str, lines: Lines, limit: usize) -> Result<Table, Err
         if text.trim_end_matches(['\r', '\n']).is_empty() {
             continue;
         }
-        if columns.is_empty() && !text.contains(',') {
-            if let Some((found, name)) = [(';', "semicolons"), ('\t', "tabs")].into_iter().find(|d| text.contains(d.0))
-            {
-                delimiter = found;
-                notes.push(format!("{source}: columns are separated by {name}"));
-            }
+        let others = [(';', "semicolons"), ('\t', "tabs")];
+        if columns.is_empty()
+            && !text.contains(',')
+            && let Some((found, name)) = others.into_iter().find(|d| text.contains(d.0))
+        {
+            delimiter = found;
+            notes.push(format!("{source}: columns are separated by {name}"));
         }
         // A quoted cell may go on in the next line.
         let mut cells = Cells::default();
