@@ -61,7 +61,7 @@ pub struct Row {
 
 impl Sweep {
     /// Compiles one engine per precision and number of threads.
-    pub fn compile(args: &BenchArgs, model: &Model) -> Result<Sweep, Failure> {
+    pub fn compile(args: &BenchArgs, lengths: &[usize], model: &Model) -> Result<Sweep, Failure> {
         let mut engines = Vec::new();
         let mut cells = Vec::new();
         for precision in args.precisions() {
@@ -70,7 +70,7 @@ impl Sweep {
                 let options = args.machine(precision, threads).options();
                 engines.push(Engine::compile(model, &options)?);
                 for &batch in &args.batch {
-                    cells.extend(args.length.iter().map(|&length| Cell { engine: engines.len() - 1, batch, length }));
+                    cells.extend(lengths.iter().map(|&length| Cell { engine: engines.len() - 1, batch, length }));
                 }
             }
         }

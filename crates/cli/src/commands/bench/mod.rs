@@ -29,8 +29,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8", value_parser = positive)]
     batch: Vec<usize>,
 
-    /// Tokens per sequence
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128", value_parser = positive)]
+    /// Tokens per sequence [default: 128]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = positive)]
     length: Vec<usize>,
 
     /// Precisions: f32, bf16, int8, auto [default: what the model's plan says, else f32]
@@ -112,10 +112,8 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     interrupt::watch();
     let model = args.model.open()?;
-    for &length in &args.length {
-        check_length(&model.architecture, length)?;
-    }
-    let sweep = measure::Sweep::compile(args, &model)?;
+    let lengths = lengths(&model.architecture, &args.length)?;
+    let sweep = measure::Sweep::compile(args, &lengths, &model)?;
     let rows = sweep.measure(args.repeats, args.seed)?;
     let report = report::Report::new(args, rows);
     report.print(args.format)?;
@@ -139,8 +137,17 @@ pub fn batch_of(architecture: &Architecture, batch: usize, length: usize, output
     Batch { sequences: (0..batch).map(sequence).collect(), wanted }
 }
 
+/// The lengths asked for, or 128 as far as the model takes it.
+pub fn lengths(architecture: &Architecture, asked: &[usize]) -> Result<Vec<usize>, Failure> {
+    if asked.is_empty() {
+        return Ok(vec![architecture.max_tokens.map_or(128, |most| most.min(128))]);
+    }
+    asked.iter().try_for_each(|&length| check_length(architecture, length))?;
+    Ok(asked.to_vec())
+}
+
 /// Refuses what the model cannot take, before anything is compiled.
-pub fn check_length(architecture: &Architecture, length: usize) -> Result<(), Failure> {
+fn check_length(architecture: &Architecture, length: usize) -> Result<(), Failure> {
     match architecture.max_tokens {
         Some(most) if length > most => {
             Err(Failure::Usage(format!("--length {length}: the model takes at most {most} tokens")))

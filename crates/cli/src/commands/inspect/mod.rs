@@ -31,8 +31,8 @@ pub struct InspectArgs {
     #[command(flatten)]
     model: ModelOrShapeArgs,
 
-    /// Tokens per sequence; a list for several pictures
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128", value_parser = positive)]
+    /// Tokens per sequence; the picture has bars for each of a list [default: 128]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = positive)]
     length: Vec<usize>,
 
     /// Sequences per run
@@ -75,13 +75,11 @@ pub struct InspectArgs {
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     interrupt::watch();
     let model = args.model.open()?;
-    for &length in &args.length {
-        bench::check_length(&model.architecture, length)?;
-    }
+    let lengths = bench::lengths(&model.architecture, &args.length)?;
     let engine = Engine::compile(&model, &args.machine.options())?;
     let works = match &args.data {
         Some(path) => vec![cost::Work::from_texts(&texts(args, path, &model)?, args.batch)],
-        None => args.length.iter().map(|&n| cost::Work::uniform(&model.architecture, args.batch, n)).collect(),
+        None => lengths.iter().map(|&n| cost::Work::uniform(&model.architecture, args.batch, n)).collect(),
     };
     let mut costs = Vec::new();
     for work in &works {

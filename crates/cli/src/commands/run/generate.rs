@@ -19,7 +19,7 @@ pub struct GenerateArgs {
     max_new_tokens: usize,
 
     /// 0: always the likeliest token; 1: as the model's probabilities say; between: more careful than that
-    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature, allow_negative_numbers = true)]
     temperature: f32,
 
     /// Choose among this many likeliest tokens only; 0 means all
@@ -27,7 +27,7 @@ pub struct GenerateArgs {
     top_k: usize,
 
     /// Choose among the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share, allow_negative_numbers = true)]
     top_p: f32,
 
     /// Seed of the choice; the same seed gives the same text

@@ -50,7 +50,7 @@ pub struct RunArgs {
     file: Option<PathBuf>,
 
     /// Column of --file that holds the text [default: guessed by its name, and said]
-    #[arg(long = "text", value_name = "COLUMN", requires = "file")]
+    #[arg(long = "text", value_name = "COLUMN")]
     column: Option<String>,
 
     /// The second text of a pair; for a --file with columns, the column that holds it
@@ -78,7 +78,7 @@ pub struct RunArgs {
     top: usize,
 
     /// Probability from which on a label counts, for models with several labels at once
-    #[arg(long, value_name = "P", default_value_t = 0.5)]
+    #[arg(long, value_name = "P", default_value_t = 0.5, allow_negative_numbers = true)]
     threshold: f32,
 
     /// Cut texts to this many tokens, special tokens included [default: what the model takes]
@@ -161,6 +161,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 fn check(args: &RunArgs, kind: HeadKind) -> Result<(), Failure> {
     let context = args.context.is_some() || args.context_file.is_some();
     let usage = |text: &str| Err(Failure::Usage(text.to_string()));
+    if args.column.is_some() && args.file.is_none() {
+        return usage("--text names a column of --file, which is missing; texts themselves go without a flag");
+    }
     match kind {
         HeadKind::Answer if context || args.pair.is_some() || args.file.is_some() => Ok(()),
         HeadKind::Answer => usage("the model answers questions about a text; give it with --context or --context-file"),

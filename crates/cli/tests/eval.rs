@@ -1,0 +1,78 @@
+//! `sparing eval`.
+
+mod common;
+
+use common::{file, fixture, sparing};
+use serde_json::Value;
+
+const TABLE: &str = "text,label\na film,zero\nthe plot,one\na classic,two\nthey call her,zero\n";
+
+#[test]
+fn a_table_is_scored_with_an_interval() {
+    let model = fixture("bert-classify-text");
+    let (_folder, csv) = file("mine.csv", TABLE);
+    let shown = sparing(&["eval", &model, "--data", &csv, "--text", "text", "--label", "label"]).ok();
+    assert!(shown.contains("95% interval") && shown.contains("accuracy") && shown.contains("4 examples"), "{shown}");
+    let json = sparing(&["eval", &model, "--data", &csv, "--text", "text", "--label", "label", "--json"]).json();
+    assert_eq!(json["examples"], 4);
+    assert_eq!(json["complete"], true);
+    let accuracy = json["metrics"].as_array().unwrap().iter().find(|m| m["metric"] == "accuracy").unwrap();
+    let (low, value, high) = (accuracy["low"].as_f64(), accuracy["value"].as_f64(), accuracy["high"].as_f64());
+    assert!(low <= value && value <= high, "{json}");
+}
+
+#[test]
+fn predictions_are_written_whole() {
+    let model = fixture("bert-classify-text");
+    let (folder, csv) = file("mine.csv", TABLE);
+    let path = folder.path().join("predictions.jsonl");
+    sparing(&["eval", &model, "--data", &csv, "--predictions", path.to_str().unwrap()]).ok();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[1]["text"], "the plot");
+    assert_eq!(lines[1]["gold_label"], "one");
+    // Only the table and the predictions: no half-written file is left.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn precisions_are_compared() {
+    let model = fixture("bert-classify-text");
+    let (_folder, csv) = file("mine.csv", TABLE);
+    let same = sparing(&["eval", &model, "--data", &csv, "--against", "f32", "--json"]).json();
+    assert_eq!(same["against"]["same_top"], 1.0);
+    assert_eq!(same["against"]["max_abs_difference"], 0.0);
+    let int8 = sparing(&["eval", &model, "--data", &csv, "--precision", "int8", "--against", "f32", "--json"]).json();
+    assert!(int8["against"]["max_abs_difference"].as_f64().unwrap() > 0.0);
+    assert!(int8["against"]["mean_kl"].as_f64().unwrap() < 0.1);
+    let shown = sparing(&["eval", &model, "--data", &csv, "--precision", "int8", "--against", "f32"]).ok();
+    assert!(shown.contains("int8 against f32") && shown.contains("same top answer"), "{shown}");
+}
+
+#[test]
+fn limits_and_seeds() {
+    let model = fixture("bert-classify-text");
+    let (_folder, csv) = file("mine.csv", TABLE);
+    let json = sparing(&["eval", &model, "--data", &csv, "--limit", "2", "--json"]).json();
+    assert_eq!(json["examples"], 2);
+    let args = ["eval", &model, "--data", &csv, "--sample", "3", "--seed", "9", "--json"];
+    let (a, b) = (sparing(&args).json(), sparing(&args).json());
+    assert_eq!(a["metrics"], b["metrics"]);
+    assert_eq!(a["seed"], 9);
+}
+
+#[test]
+fn answers_and_perplexity() {
+    let (_a, squad) = file(
+        "dev.json",
+        r#"{"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "the film is good .", "qas": [
+            {"id": "1", "question": "is it good", "answers": [{"text": "good", "answer_start": 12}]}]}]}]}"#,
+    );
+    let json = sparing(&["eval", &fixture("bert-answer-text"), "--task", "squad", "--data", &squad, "--json"]).json();
+    assert_eq!(json["metrics"][0]["metric"], "f1");
+    let (_b, text) = file("text.txt", "The film is good and they call her a classic.\n".repeat(20));
+    let json = sparing(&["eval", &fixture("gpt2-causal-text"), "--task", "language", "--data", &text, "--json"]).json();
+    assert_eq!(json["metrics"][0]["metric"], "perplexity");
+    assert!(json["metrics"][0]["value"].as_f64().unwrap() > 1.0);
+}
