@@ -1,5 +1,8 @@
 //! Vector exp, erf, tanh and the activations made of them, at f32 accuracy.
 
+// Coefficients are written as published.
+#![allow(clippy::excessive_precision)]
+
 use crate::Activation;
 use crate::simd::Simd;
 

@@ -375,7 +375,6 @@ mod tests {
             }
         });
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| chunks.take(1))).is_err());
-        drop(chunks);
         let want: Vec<f32> = (0..7).flat_map(|r| [(r / 2 + 1) as f32; 3]).collect();
         assert_eq!(data, want);
     }

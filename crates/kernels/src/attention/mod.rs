@@ -70,8 +70,11 @@ pub enum ScoreBias<'a> {
         reach: usize,
     },
     /// `f(span, head, query, out)` fills one number per key of the span. For positions that depend on the query itself.
-    PerQuery(&'a (dyn Fn(usize, usize, usize, &mut [f32]) + Sync)),
+    PerQuery(&'a BiasFn<'a>),
 }
+
+/// See [`ScoreBias::PerQuery`].
+pub type BiasFn<'a> = dyn Fn(usize, usize, usize, &mut [f32]) + Sync + 'a;
 
 impl Attention<'_> {
     /// Position of a span's query among its keys.

@@ -160,7 +160,8 @@ impl Strip<'_, '_> {
             // Global keys outside the window's range, one tile row each: few by nature.
             for global in job.span.globals.clone() {
                 let key = job.attention.indices[global];
-                if !visible.contains(&key) && !(job.attention.causal && key > high) {
+                let past = job.attention.causal && key > high;
+                if !visible.contains(&key) && !past {
                     self.absorb_single(key, &positions, whole_bias, &mut state, space);
                 }
             }

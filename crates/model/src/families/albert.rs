@@ -40,7 +40,7 @@ pub(super) fn architecture(
                 &names,
                 before,
                 "predictions.decoder.weight",
-                &["predictions.bias", "predictions.decoder.bias"],
+                &["predictions.decoder.bias", "predictions.bias"],
             )?
         }
         _ => return Err(heads::none("ALBERT", choice)),

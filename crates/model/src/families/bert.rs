@@ -26,7 +26,7 @@ pub(super) fn architecture(
             let at = "cls.predictions.transform";
             let norm = names.norm(&format!("{at}.LayerNorm"), h, dims.eps);
             let before = transform(linear(&format!("{at}.dense"), h, h), dims.activation, norm);
-            let biases = ["cls.predictions.bias", "cls.predictions.decoder.bias"];
+            let biases = ["cls.predictions.decoder.bias", "cls.predictions.bias"];
             masked_lm(config, &names, before, "cls.predictions.decoder.weight", &biases)?
         }
         _ => return Err(heads::none("BERT", choice)),

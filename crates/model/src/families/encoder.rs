@@ -193,5 +193,5 @@ pub(super) fn lm_head(config: &Config, names: &Names, dims: &Dims) -> Result<Hea
     let h = dims.hidden;
     let before =
         transform(linear("lm_head.dense", h, h), Activation::Gelu, names.norm("lm_head.layer_norm", h, dims.eps));
-    masked_lm(config, names, before, "lm_head.decoder.weight", &["lm_head.bias", "lm_head.decoder.bias"])
+    masked_lm(config, names, before, "lm_head.decoder.weight", &["lm_head.decoder.bias", "lm_head.bias"])
 }

@@ -136,7 +136,7 @@ fn masked_words(config: &Config, names: &Names, dims: &Dims) -> Result<Head, Err
     let width = config.size("embedding_size", 128, MAX_WIDTH)?;
     let norm = names.norm("cls.predictions.transform.LayerNorm", h, dims.eps);
     let before = transform(linear("cls.predictions.transform.dense", h, h), dims.activation, norm);
-    let biases = ["cls.predictions.bias", "cls.predictions.decoder.bias"];
+    let biases = ["cls.predictions.decoder.bias", "cls.predictions.bias"];
     let mut head = masked_lm(config, names, before, "cls.predictions.decoder.weight", &biases)?;
     if width > h {
         return Err(config.refuse("embedding_size", &format!("it must not exceed \"hidden_size\", {h}")));
