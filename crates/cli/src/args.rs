@@ -2,6 +2,7 @@
 
 use crate::commands::{bench, completions, eval, inspect, run};
 use crate::failure::Failure;
+use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -60,12 +61,16 @@ pub struct ModelArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
     #[arg(value_name = "MODEL")]
     pub model: String,
+
+    /// Use another head than the one the model names; its weights must be there
+    #[arg(long, value_enum, value_name = "HEAD")]
+    pub head: Option<HeadArg>,
 }
 
 impl ModelArgs {
     /// Reads the model.
     pub fn open(&self) -> Result<Model, Failure> {
-        crate::load::open(&self.model)
+        load::open(&self.model, self.head)
     }
 }
 
@@ -86,7 +91,7 @@ impl ModelOrShapeArgs {
     pub fn open(&self) -> Result<Model, Failure> {
         match (&self.model, self.shape) {
             (_, Some(shape)) => shape.model(),
-            (Some(name), None) => crate::load::open(name),
+            (Some(name), None) => load::open(name, None),
             (None, None) => Err(Failure::Usage("give a MODEL or --shape".to_string())),
         }
     }
@@ -95,7 +100,7 @@ impl ModelOrShapeArgs {
     pub fn name(&self) -> String {
         match (&self.model, self.shape) {
             (_, Some(shape)) => format!("{} (random weights)", shape.name()),
-            (Some(name), None) => crate::load::short_name(name),
+            (Some(name), None) => load::short_name(name),
             (None, None) => String::new(),
         }
     }

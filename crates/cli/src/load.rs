@@ -1,17 +1,71 @@
 //! From a name on the command line to a model.
 
 use crate::failure::Failure;
-use sparing_model::Model;
+use crate::progress;
+use clap::ValueEnum;
+use indicatif::ProgressBar;
+use sparing_model::{HeadChoice, LoadOptions, Model, OpenOptions, Transfer};
 use std::path::Path;
 
-/// Reads a directory, or fetches a Hub id.
-pub fn open(name: &str) -> Result<Model, Failure> {
-    Ok(Model::load(Path::new(name))?)
+/// A head to put on the network instead of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HeadArg {
+    /// Hidden states of every token
+    Hidden,
+    /// One vector per text
+    Embed,
+    /// Labels or numbers of a text
+    Sequence,
+    /// Labels of words
+    Token,
+    /// Answers to questions
+    Answer,
+    /// Words for gaps
+    Mask,
+    /// Text that goes on
+    Generate,
+}
+
+impl HeadArg {
+    fn choice(self) -> HeadChoice {
+        match self {
+            HeadArg::Hidden => HeadChoice::Hidden,
+            HeadArg::Embed => HeadChoice::Embed,
+            HeadArg::Sequence => HeadChoice::Sequence,
+            HeadArg::Token => HeadChoice::Token,
+            HeadArg::Answer => HeadChoice::Answer,
+            HeadArg::Mask => HeadChoice::MaskedLm,
+            HeadArg::Generate => HeadChoice::CausalLm,
+        }
+    }
+}
+
+/// Reads a directory, or fetches a Hub id, showing how far the download is.
+pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
+    let mut shown: Option<(String, ProgressBar)> = None;
+    let mut progress = |transfer: Transfer<'_>| {
+        if shown.as_ref().is_none_or(|(file, _)| file != transfer.file) {
+            let bar = progress::download(transfer.total, transfer.file);
+            if let Some((_, last)) = shown.replace((transfer.file.to_string(), bar)) {
+                last.finish_and_clear();
+            }
+        }
+        if let Some((_, bar)) = &shown {
+            bar.set_length(transfer.total);
+            bar.set_position(transfer.done);
+        }
+    };
+    let load = LoadOptions { head: head.map(HeadArg::choice) };
+    let model = Model::open(name, OpenOptions { load, progress: Some(&mut progress), ..OpenOptions::default() });
+    if let Some((_, last)) = shown {
+        last.finish_and_clear();
+    }
+    Ok(model?)
 }
 
 /// What to call a model in reports: the directory's own name, or the Hub id as given.
 pub fn short_name(name: &str) -> String {
-    let last =
-        Path::new(name).canonicalize().ok().and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()));
+    let path = Path::new(name).canonicalize().ok();
+    let last = path.and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()));
     last.unwrap_or_else(|| name.to_string())
 }

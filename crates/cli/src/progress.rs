@@ -8,3 +8,10 @@ pub fn bar(total: u64, what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style.progress_chars("━╸─"))
 }
+
+/// A bar over the bytes of a file that comes in.
+pub fn download(total: u64, file: &str) -> ProgressBar {
+    let template = "{msg} {bar:30} {bytes}/{total_bytes}  {bytes_per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(total).with_style(style.progress_chars("━╸─")).with_message(file.to_string())
+}

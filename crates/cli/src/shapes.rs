@@ -31,7 +31,7 @@ pub enum Shape {
     AlbertBase,
     /// 12 layers x 256, 13.5 M parameters
     ElectraSmall,
-    /// 24 layers x 512 with bottlenecks, 24.6 M parameters
+    /// 24 layers x 512 with bottlenecks, 24.8 M parameters
     #[value(name = "mobilebert")]
     MobileBert,
     /// 12 layers x 768, causal, 124 M parameters
@@ -103,7 +103,9 @@ impl Shape {
 
     /// The architecture of this shape.
     pub fn architecture(self) -> Result<Architecture, Failure> {
-        Ok(Architecture::from_config(self.config().as_bytes(), None, &|_| true)?)
+        // Published files leave a decoder out that is the word table once more.
+        let has = |name: &str| name != "lm_head.weight";
+        Ok(Architecture::from_config(self.config().as_bytes(), None, &has)?)
     }
 
     /// A model of this shape with random weights in memory.
@@ -171,6 +173,21 @@ mod tests {
         assert_eq!(counts.values().sum::<usize>(), 22_713_216 + 770);
         assert_eq!(counts[&Part::Embeddings], (30522 + 512 + 2) * 384);
         assert_eq!(counts[&Part::FfnUp] + counts[&Part::FfnDown], 6 * (2 * 384 * 1536 + 384 + 1536));
+    }
+
+    #[test]
+    fn every_shape_has_the_parameters_its_help_says() {
+        use clap::ValueEnum;
+        for shape in Shape::value_variants() {
+            let total: usize = count(&references(&shape.architecture().unwrap())).values().sum();
+            let value = shape.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), shape.name());
+            let help = value.get_help().unwrap().to_string();
+            let said: f64 = help.split(", ").last().unwrap().split(' ').next().unwrap().parse().unwrap();
+            assert!((total as f64 / 1e6 - said).abs() < said * 0.005, "{help}: {total}");
+        }
+        let gpt2: usize = count(&references(&Shape::Gpt2.architecture().unwrap())).values().sum();
+        assert_eq!(gpt2, 124_439_808);
     }
 
     #[test]

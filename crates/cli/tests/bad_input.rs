@@ -8,6 +8,12 @@ use common::{command, file, finish, fixture, piped, sparing, with_vocabulary};
 fn models_that_are_not_there_or_not_whole() {
     let message = sparing(&["run", "no/such/directory/at/all", "x"]).error(1);
     assert!(message.contains("no/such/directory/at/all"), "{message}");
+    // A Hub id that is not in the cache, and nobody may be asked.
+    let mut offline = command(&["run", "org/name", "x"]);
+    let cache = tempfile::tempdir().unwrap();
+    offline.env("HF_HOME", cache.path());
+    let message = finish(offline, &[]).error(1);
+    assert!(message.contains("org/name") && message.contains("HF_HUB_OFFLINE"), "{message}");
     assert!(sparing(&["inspect", "/"]).error(1).contains("config.json"));
     let (_folder, broken) = with_vocabulary("bert-classify");
     std::fs::write(format!("{broken}/config.json"), "{\"model_type\": \"bert\"").unwrap();

@@ -55,8 +55,8 @@ pub struct Row {
     pub tokens_per_second: f64,
     /// Arithmetic done per second at the median, in GFLOP/s.
     pub gflops: f64,
-    /// Share of what the machine's cores can do at most with this precision; none where it was not measured.
-    pub peak_share: Option<f64>,
+    /// Share of what so many cores can do at most with this precision, each measured alone.
+    pub peak_share: f64,
 }
 
 impl Sweep {
@@ -120,7 +120,7 @@ impl Sweep {
         let ledger = engine.ledger(&vec![cell.length; cell.batch], &wanted);
         let flops: f64 = ledger.parts.iter().map(|part| part.flops as f64).sum();
         let gflops = flops / seconds / 1e9;
-        let peak = peak::gflops(engine.precision()).map(|one| one * engine.threads() as f64);
+        let peak = peak::gflops(engine.precision()) * engine.threads() as f64;
         Row {
             precision: precision_name(engine.precision()),
             threads: engine.threads(),
@@ -134,7 +134,7 @@ impl Sweep {
             sequences_per_second: cell.batch as f64 / seconds,
             tokens_per_second: (cell.batch * cell.length) as f64 / seconds,
             gflops,
-            peak_share: peak.map(|peak| gflops / peak),
+            peak_share: gflops / peak,
         }
     }
 }

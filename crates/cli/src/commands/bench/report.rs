@@ -66,13 +66,10 @@ impl Report {
         let numbers =
             ["threads", "batch", "length", "median ms", "p10", "p90", "CPU ms", "sequences/s", "tokens/s", "GFLOP/s"];
         columns.extend(numbers.map(|title| (title, Align::Right)));
-        let has_peak = self.rows.iter().any(|row| row.peak_share.is_some());
-        if has_peak {
-            columns.push(("of peak", Align::Right));
-        }
+        columns.push(("of peak", Align::Right));
         let mut table = Table::new(&columns);
         for row in &self.rows {
-            let mut cells = vec![
+            table.row([
                 row.precision.to_string(),
                 row.threads.to_string(),
                 row.batch.to_string(),
@@ -84,34 +81,42 @@ impl Report {
                 format!("{:.1}", row.sequences_per_second),
                 format!("{:.0}", row.tokens_per_second),
                 format!("{:.1}", row.gflops),
-            ];
-            if has_peak {
-                cells.push(row.peak_share.map_or("–".to_string(), percent));
-            }
-            table.row(cells);
+                percent(row.peak_share),
+            ]);
         }
         table
     }
 
     /// Every field of every row, named as in JSON.
     fn csv(&self, out: &mut Out) -> Result<(), Failure> {
-        let mut header = false;
+        let fixed = ["model".to_string(), "output".to_string()];
+        out.line(&csv_line(fixed.into_iter().chain(FIELDS.map(String::from))))?;
         for row in &self.rows {
-            let serde_json::Value::Object(fields) = serde_json::to_value(row)? else { continue };
-            if !header {
-                out.line(&csv_line(
-                    ["model".to_string(), "output".to_string()].into_iter().chain(fields.keys().cloned()),
-                ))?;
-                header = true;
-            }
-            let value = |v: &serde_json::Value| match v {
-                serde_json::Value::Null => String::new(),
-                serde_json::Value::String(s) => s.clone(),
+            let row = serde_json::to_value(row)?;
+            let value = |field: &str| match &row[field] {
+                serde_json::Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
             let fixed = [self.model.clone(), self.output.to_string()];
-            out.line(&csv_line(fixed.into_iter().chain(fields.values().map(value))))?;
+            out.line(&csv_line(fixed.into_iter().chain(FIELDS.map(value))))?;
         }
         Ok(())
     }
 }
+
+/// The fields of a [`Row`], in their order.
+const FIELDS: [&str; 13] = [
+    "precision",
+    "threads",
+    "batch",
+    "length",
+    "runs",
+    "median_ms",
+    "p10_ms",
+    "p90_ms",
+    "cpu_ms",
+    "sequences_per_second",
+    "tokens_per_second",
+    "gflops",
+    "peak_share",
+];

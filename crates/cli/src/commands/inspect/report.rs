@@ -105,7 +105,7 @@ impl Report {
         out.line(&format!("head: {}; {longest}", self.head_words()))?;
         let total: usize = self.parameters.values().sum();
         out.line(&format!(
-            "{} parameters; weights {} on disk, {} in memory as {}; peak memory {}",
+            "{} parameters; weights {} stored, {} packed as {}; peak memory {}",
             count(total as f64),
             bytes(self.file_bytes as f64),
             bytes(self.weight_bytes as f64),
