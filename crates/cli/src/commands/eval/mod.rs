@@ -2,14 +2,16 @@
 
 mod predictions;
 mod report;
+mod running;
 
 use crate::args::{MachineArgs, ModelArgs, PrecisionArg, positive, precision_name};
 use crate::console::{self, Out};
 use crate::failure::Failure;
 use crate::{interrupt, progress};
 use clap::Args;
+use running::Running;
 use sparing_engine::Engine;
-use sparing_model::{Architecture, Model};
+use sparing_model::Model;
 use sparing_tasks::{Agreement, Bootstrap, Columns, Dataset, Options, Progress, Select, Split, Task};
 use std::path::PathBuf;
 
@@ -110,9 +112,10 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
     let encoder = model.tokenizer()?;
     let engine = Engine::compile(&model, &args.machine.options())?;
     let options = options(args);
-    let mut watch = Watch::new(dataset.examples.len(), "");
-    let report =
-        sparing_tasks::evaluate(&engine, encoder, &model.architecture, &dataset, &options, &mut |p| watch.step(p));
+    let mut watch = Watch::new(dataset.examples.len());
+    let running = Running::new(&engine, &model, &dataset, args.max_tokens, watch.is_shown());
+    let mut step = |p: &Progress| watch.step(p, &running.score());
+    let report = sparing_tasks::evaluate(&running, encoder, &model.architecture, &dataset, &options, &mut step);
     watch.end();
     let report = report.map_err(interrupted)?;
     for note in &report.notes {
@@ -174,10 +177,9 @@ fn agreement(
     let other = MachineArgs { precision: Some(precision), ..args.machine };
     let exact = Engine::compile(model, &other.options())?;
     let encoder = model.tokenizer()?;
-    let mut watch = Watch::new(dataset.examples.len(), "agreement");
-    let architecture: &Architecture = &model.architecture;
-    let found =
-        sparing_tasks::agreement(&exact, engine, encoder, architecture, dataset, options, &mut |p| watch.step(p));
+    let mut watch = Watch::new(dataset.examples.len());
+    let mut step = |p: &Progress| watch.step(p, "agreement, ");
+    let found = sparing_tasks::agreement(&exact, engine, encoder, &model.architecture, dataset, options, &mut step);
     watch.end();
     Ok((precision_name(exact.precision()), found.map_err(interrupted)?))
 }
@@ -188,28 +190,30 @@ fn interrupted(error: sparing_model::Error) -> Failure {
 }
 
 /// A progress bar that also listens to Ctrl-C.
-struct Watch {
-    bar: indicatif::ProgressBar,
-    what: &'static str,
-}
+struct Watch(indicatif::ProgressBar);
 
 impl Watch {
-    fn new(examples: usize, what: &'static str) -> Watch {
-        Watch { bar: progress::bar(examples as u64, "inputs"), what }
+    fn new(examples: usize) -> Watch {
+        Watch(progress::bar(examples as u64, "inputs"))
+    }
+
+    /// Whether anybody sees it.
+    fn is_shown(&self) -> bool {
+        !self.0.is_hidden()
     }
 
     /// Shows how far we are; false after Ctrl-C.
-    fn step(&mut self, p: &Progress) -> bool {
+    fn step(&mut self, p: &Progress, what: &str) -> bool {
         // A text may have several windows: the number of inputs is known only now.
-        self.bar.set_length(p.total as u64);
-        self.bar.set_position(p.done as u64);
-        let speed =
-            if p.seconds > 0.0 { format!("{:.0} tokens/s", p.tokens as f64 / p.seconds) } else { String::new() };
-        self.bar.set_message(format!("{} {speed}", self.what));
+        self.0.set_length(p.total as u64);
+        self.0.set_position(p.done as u64);
+        if p.seconds > 0.0 {
+            self.0.set_message(format!("{what}{:.0} tokens/s", p.tokens as f64 / p.seconds));
+        }
         !interrupt::asked()
     }
 
     fn end(&self) {
-        self.bar.finish_and_clear();
+        self.0.finish_and_clear();
     }
 }
