@@ -11,3 +11,7 @@ pub use sparing_engine as engine;
 pub use sparing_kernels as kernels;
 pub use sparing_model as model;
 pub use sparing_tasks as tasks;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExamples;

@@ -10,7 +10,7 @@ use crate::parameters::{self, Group, Part};
 use crate::table::{Align, Table, bytes, count, percent, seconds};
 use serde::Serialize;
 use sparing_engine::Engine;
-use sparing_model::{HeadKind, Model};
+use sparing_model::{Family, HeadKind, Model};
 use std::collections::BTreeMap;
 
 /// What was found.
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub struct Report {
     /// Its name.
     pub model: String,
-    family: String,
+    family: &'static str,
     layers: usize,
     hidden: usize,
     heads: usize,
@@ -57,7 +57,7 @@ impl Report {
         let first = a.layers.first();
         Report {
             model: name,
-            family: format!("{:?}", a.family),
+            family: family_name(a.family),
             layers: a.layers.len(),
             hidden: a.hidden,
             heads: first.map_or(0, |layer| layer.attention.heads),
@@ -173,6 +173,22 @@ impl Report {
         table.foot();
         table.row(cells("total", totals));
         table
+    }
+}
+
+/// As its authors spell it.
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::Bert => "BERT",
+        Family::DistilBert => "DistilBERT",
+        Family::Roberta => "RoBERTa",
+        Family::Albert => "ALBERT",
+        Family::MpNet => "MPNet",
+        Family::Electra => "ELECTRA",
+        Family::MobileBert => "MobileBERT",
+        Family::Longformer => "Longformer",
+        Family::XlNet => "XLNet",
+        Family::Gpt2 => "GPT-2",
     }
 }
 
