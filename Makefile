@@ -35,7 +35,7 @@ memory:
 # --- for people
 
 build:
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package sparing
 
 format:
 	$(CARGO) fmt --all
