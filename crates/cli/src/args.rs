@@ -37,8 +37,11 @@ with random weights:
 #[command(name = "sparing", version, styles = STYLES, max_term_width = 110)]
 #[command(after_help = "\
 Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted.
-Environment: SPARING_ISA=portable|avx2|avx512 forces an instruction set; HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE
-are the Hub's own; NO_COLOR turns colour off.")]
+
+Environment:
+  SPARING_ISA=portable|avx2|avx512         forces an instruction set
+  HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE     where the Hub and its cache are
+  NO_COLOR                                 turns colour off")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

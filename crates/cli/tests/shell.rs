@@ -19,6 +19,15 @@ fn help_teaches_by_example() {
         let help = sparing(&[name, "--help"]).ok();
         assert!(help.contains("Examples:") && help.contains(&format!("sparing {name}")), "{help}");
         assert!(!help.contains("--worker"), "{help}");
+        // Examples are laid out by hand; a line that wraps spoils them.
+        let examples = help.split("Examples:").nth(1).unwrap_or_default();
+        assert!(
+            examples
+                .lines()
+                .all(|line| line.len() <= 100
+                    && (line.is_empty() || !line.starts_with("  ") || line.contains("sparing"))),
+            "{help}"
+        );
     }
     assert!(sparing(&["--version"]).ok().starts_with("sparing "));
 }

@@ -17,10 +17,10 @@ use sparing_model::{Architecture, Batch, HeadKind, Sequence, Wanted};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing bench --shape bert-base                       nothing downloaded: random weights of a published shape
+  sparing bench --shape bert-base               a published shape, nothing downloaded
   sparing bench MODEL --batch 1,8,32 --length 32,128 --precision f32,bf16,int8
-  sparing bench MODEL --threads 1,2,4 -o md             a table for a README
-  sparing bench MODEL --output hidden -o json           all rows of the last layer, no head; for scripts")]
+  sparing bench MODEL --threads 1,2,4 -o md     a table for a README
+  sparing bench MODEL --output hidden -o json   all rows of the last layer, no head; for scripts")]
 pub struct BenchArgs {
     #[command(flatten)]
     model: ModelOrShapeArgs,

@@ -22,10 +22,10 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing eval MODEL --task sst2                               the 872 sentences that come with the program
-  sparing eval MODEL --task mrpc --data glue/MRPC              GLUE's files: the task's folder, or the one above it
+  sparing eval MODEL --task sst2                    the 872 sentences that come with the program
+  sparing eval MODEL --task mrpc --data glue/MRPC   the task's folder, or the one above it
   sparing eval MODEL --data mine.csv --text review --label stars
-  sparing eval MODEL --task sst2 --precision int8 --against f32    how far int8 is from the exact model
+  sparing eval MODEL --task sst2 --precision int8 --against f32
   sparing eval MODEL --task squad --data dev-v1.1.json --limit 500 --predictions answers.jsonl")]
 pub struct EvalArgs {
     #[command(flatten)]

@@ -23,8 +23,8 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing inspect --shape bert-base                       nothing downloaded: random weights of a published shape
-  sparing inspect MODEL --length 128,512 --svg cost.svg   a picture: parameters, FLOPs and time at two lengths
+  sparing inspect --shape bert-base                       a published shape, nothing downloaded
+  sparing inspect MODEL --length 128,512 --svg cost.svg   a picture of the cost at two lengths
   sparing inspect MODEL --data reviews.csv --batch 16     with the lengths of your own texts
   sparing inspect MODEL --layers                          the layers one by one")]
 pub struct InspectArgs {

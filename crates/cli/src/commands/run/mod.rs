@@ -28,13 +28,13 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing run MODEL \"a gripping, funny film\"                      a classifier: labels with probabilities
-  sparing run MODEL \"The capital of France is [MASK].\"            a masked language model: words for the gap
-  sparing run MODEL \"Who wrote it?\" --context-file article.txt     a question answerer: the passage that answers
-  sparing run MODEL \"Once upon a time\" --temperature 0.8           a generator: text, as it is made
-  sparing run MODEL \"A man sleeps.\" --pair \"Someone is awake.\"     a pair of texts
-  sparing run MODEL --file reviews.csv --text review --json        a column of a table; one JSON object per row
-  cat lines.txt | sparing run MODEL --json | jq .label             a pipe
+  sparing run MODEL \"a gripping, funny film\"                    a classifier: labels
+  sparing run MODEL \"The capital of France is [MASK].\"          a masked model: words for the gap
+  sparing run MODEL \"Who wrote it?\" --context-file article.txt  the passage that answers
+  sparing run MODEL \"Once upon a time\" --temperature 0.8        text, as it is made
+  sparing run MODEL \"A man sleeps.\" --pair \"He is awake.\"     a pair of texts
+  sparing run MODEL --file reviews.csv --text review --json     one JSON object per row
+  cat lines.txt | sparing run MODEL --json | jq .label          a pipe
 
 In JSON, start and end count characters (Unicode code points) of the text.")]
 pub struct RunArgs {
