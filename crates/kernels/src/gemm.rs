@@ -166,21 +166,10 @@ pub fn gemm_columns(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::numbers;
     use crate::simd::Level;
     use crate::{Activation, bf16_to_f32, f32_to_bf16, reference};
     use proptest::prelude::*;
-
-    pub(crate) fn numbers(seed: u64, len: usize, scale: f32) -> Vec<f32> {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        (0..len)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                ((state >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * scale
-            })
-            .collect()
-    }
 
     /// What the weights are after packing, as f32.
     fn as_packed(weights: &[f32], inputs: usize, format: Format) -> Vec<f32> {

@@ -120,3 +120,17 @@ pub fn attend(attention: &Attention, q: Rows, k: Rows, v: Rows, spans: &[Span], 
         }
     }
 }
+
+/// Repeatable numbers between minus and plus `scale` (xorshift).
+#[cfg(test)]
+pub(crate) fn numbers(seed: u64, len: usize, scale: f32) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            ((state >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * scale
+        })
+        .collect()
+}

@@ -1,26 +1,14 @@
 //! Every level and both ways against the reference.
 
 use super::*;
-use crate::reference;
+use crate::reference::{self, numbers};
 use crate::rows::{bf16_to_f32, f32_to_bf16};
 use proptest::prelude::*;
-
-fn numbers(seed: u64, len: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            ((state >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * 2.0
-        })
-        .collect()
-}
 
 fn compare(attention: &Attention, lengths: &[(usize, usize)], spans: &[Span], seed: u64) {
     let width = attention.heads * attention.head_width;
     let (queries, keys) = lengths.iter().fold((0, 0), |(q, k), (a, b)| (q + a, k + b));
-    let [q, k, v] = [numbers(seed, queries * width), numbers(seed + 1, keys * width), numbers(seed + 2, keys * width)];
+    let [q, k, v] = [(0, queries), (1, keys), (2, keys)].map(|(i, rows)| numbers(seed + i, rows * width, 2.0));
     let mut want = vec![0f32; queries * width];
     let rows = |d| Rows::f32(d, width);
     reference::attend(attention, rows(&q), rows(&k), rows(&v), spans, RowsMut::f32(&mut want, width));
@@ -87,7 +75,7 @@ fn windows_with_global_keys() {
 fn queries_at_chosen_positions() {
     let indices = [4, 0, 17, 9, 2];
     let span = Span { queries: 0..5, keys: 0..19, positions: 0..5, globals: 0..0 };
-    let table = numbers(3, 2 * 39);
+    let table = numbers(3, 2 * 39, 2.0);
     let bias = ScoreBias::ByDistance { table: &table, reach: 19 };
     compare(&Attention { indices: &indices, bias, ..plain(2, 8) }, &[(5, 19)], std::slice::from_ref(&span), 1);
     compare(&Attention { indices: &indices, causal: true, ..plain(2, 8) }, &[(5, 19)], &[span], 2);

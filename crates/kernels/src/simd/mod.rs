@@ -10,7 +10,9 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-use crate::isa::{Isa, has_bf16};
+use crate::isa::Isa;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::isa::has_bf16;
 
 /// An instruction set as the kernels see it: AVX-512 with and without bf16 products are two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,22 +28,15 @@ pub(crate) enum Level {
 
 impl Level {
     pub(crate) fn of(isa: Isa) -> Level {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         match isa {
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Avx512 if isa.available() => {
-                if has_bf16(isa) {
-                    Level::Avx512Bf16
-                } else {
-                    Level::Avx512
-                }
-            }
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Avx2 if isa.available() => Level::Avx2,
-            _ => {
-                let _ = has_bf16(isa);
-                Level::Portable
-            }
+            Isa::Avx512 if isa.available() && has_bf16(isa) => return Level::Avx512Bf16,
+            Isa::Avx512 if isa.available() => return Level::Avx512,
+            Isa::Avx2 if isa.available() => return Level::Avx2,
+            _ => {}
         }
+        let _ = isa;
+        Level::Portable
     }
 
     /// The level of the instruction set in use.
