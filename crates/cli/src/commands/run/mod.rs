@@ -32,7 +32,7 @@ Examples:
   sparing run MODEL \"The capital of France is [MASK].\"          a masked model: words for the gap
   sparing run MODEL \"Who wrote it?\" --context-file article.txt  the passage that answers
   sparing run MODEL \"Once upon a time\" --temperature 0.8        text, as it is made
-  sparing run MODEL \"A man sleeps.\" --pair \"He is awake.\"     a pair of texts
+  sparing run MODEL \"A man sleeps.\" --pair \"He is awake.\"       a pair of texts
   sparing run MODEL --file reviews.csv --text review --json     one JSON object per row
   cat lines.txt | sparing run MODEL --json | jq .label          a pipe
 
