@@ -1,7 +1,7 @@
 //! CPU kernels of Sparing.
 //!
 //! Everything here works on rows ([`Rows`], [`RowsMut`]) of f32 or bf16 numbers that the caller owns, and chooses
-//! its instruction set at run time ([`isa::active`]). Beside each fast kernel stands a slow, obvious one in [`reference`],
+//! its instruction set at run time ([`isa::active`]). Beside each fast kernel stands a slow, obvious one in [`mod@reference`],
 //! and tests compare the two. All of the project's `unsafe` lives in this crate.
 
 mod activation;

@@ -1,7 +1,7 @@
 //! Exact attention over packed sequences.
 //!
-//! One task is one sequence and head. [`strip`] takes a panel of queries at a time; [`few`] is for one or two queries
-//! (a [CLS] row, the next token of a generation), where laying out keys would cost more than the work itself.
+//! One task is one sequence and head. `strip` takes a panel of queries at a time; `few` is for one or two queries
+//! (the first row of a classifier, the next token of a generation), where laying out keys would cost more than the work itself.
 
 mod few;
 mod strip;
