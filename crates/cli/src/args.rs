@@ -1,6 +1,6 @@
 //! The command line, and the options that several commands share.
 
-use crate::commands::{bench, completions, eval, inspect, run};
+use crate::commands::{bench, completions, eval, inspect, run, train};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
@@ -55,6 +55,7 @@ pub enum Command {
     Eval(eval::EvalArgs),
     Inspect(inspect::InspectArgs),
     Bench(bench::BenchArgs),
+    Train(train::TrainArgs),
     Completions(completions::CompletionsArgs),
 }
 

@@ -49,6 +49,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Eval(args)) => commands::eval::eval(&args),
         Some(Command::Inspect(args)) => commands::inspect::inspect(&args),
         Some(Command::Bench(args)) => commands::bench::bench(&args),
+        Some(Command::Train(args)) => commands::train::train(&args),
         Some(Command::Completions(args)) => commands::completions::completions(&args),
     }
 }

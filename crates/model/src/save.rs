@@ -27,6 +27,19 @@ const COMPANIONS: [&str; 14] = [
 ];
 
 impl Model {
+    /// The small files that belong to the model (`config.json`, the tokenizer's) with their contents, for a model that
+    /// is made from this one. None for a model made in memory.
+    pub fn companions(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let Some(source) = &self.directory else { return Ok(vec![]) };
+        let mut found = Vec::new();
+        for name in COMPANIONS {
+            if let Some(content) = source.read(name)? {
+                found.push((name.to_string(), content));
+            }
+        }
+        Ok(found)
+    }
+
     /// Writes the model as a Hugging Face directory: `config.json` and the tokenizer's files byte for byte, the weights
     /// bit for bit, and `sparing.json` if anything is economised. An existing model directory is replaced as a whole;
     /// one that holds other things is left alone, with an error.

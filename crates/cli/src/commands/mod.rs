@@ -5,3 +5,4 @@ pub mod completions;
 pub mod eval;
 pub mod inspect;
 pub mod run;
+pub mod train;

@@ -1,0 +1,122 @@
+//! `sparing train finetune`.
+
+use super::common::{HowArgs, OutArgs, QuantizeArgs};
+use super::report;
+use super::watch::Watcher;
+use crate::args::positive;
+use crate::failure::Failure;
+use crate::load::{self, HeadArg};
+use clap::Args;
+use sparing_tasks::{Columns, Dataset, Select, Split, Task};
+use sparing_train::{Finetune, device, holdout};
+use std::path::PathBuf;
+
+/// Trains a model on labelled texts: GLUE's tasks, SQuAD, or your own table
+///
+/// The head that the labels need is made if the model has none (or another): labels, a number (STS-B), labels of words,
+/// answers. After every epoch the dev set is scored, the best model is kept, and what was written is scored once more
+/// with the engine.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sparing train finetune MODEL --task sst2 --data glue --out sst2-model
+  sparing train finetune MODEL --task mrpc --data glue/MRPC --out mrpc --epochs 5 --lr 3e-5 --seed 0,1,2,3,4
+  sparing train finetune MODEL --data mine.csv --text review --label stars --out mine     a tenth is held out
+  sparing train finetune MODEL --task sst2 --data glue --out int8-model --bits 8          ready for int8
+Ctrl-C saves and stops; the same command with --resume goes on.")]
+pub struct FinetuneArgs {
+    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
+    #[arg(value_name = "MODEL")]
+    model: String,
+
+    #[command(flatten)]
+    data: DataArgs,
+
+    #[command(flatten)]
+    out: OutArgs,
+
+    #[command(flatten)]
+    how: HowArgs,
+
+    #[command(flatten)]
+    quantize: QuantizeArgs,
+}
+
+/// What to learn from.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// The task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad; without it --data is your own table
+    #[arg(long, value_name = "TASK", value_parser = task)]
+    task: Option<Task>,
+
+    /// The task's folder (or the one above it), or your table (.csv, .tsv, .jsonl, .json, .parquet)
+    #[arg(long, value_name = "PATH")]
+    data: PathBuf,
+
+    /// Another folder or table to choose the best model by [default: the task's dev part; a tenth of your table]
+    #[arg(long, value_name = "PATH")]
+    dev: Option<PathBuf>,
+
+    /// Column of your table that holds the text [default: guessed by its name, and said]
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    text: Option<String>,
+
+    /// Column of your table that holds the second text
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    pair: Option<String>,
+
+    /// Column of your table that holds the label
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    label: Option<String>,
+
+    /// Learn from the first N examples only
+    #[arg(long, value_name = "N", value_parser = positive)]
+    limit: Option<usize>,
+}
+
+fn task(name: &str) -> Result<Task, String> {
+    Task::parse(name).map_err(|e| e.to_string())
+}
+
+impl DataArgs {
+    /// Training and dev part.
+    pub fn read(&self) -> Result<(Dataset, Dataset), Failure> {
+        let select = Select { limit: self.limit, ..Select::default() };
+        let dev_path = self.dev.as_ref().unwrap_or(&self.data);
+        if let Some(task) = self.task {
+            let train = Dataset::read(task, &self.data, Split::Train, &select)?;
+            return Ok((train, Dataset::read(task, dev_path, Split::Dev, &Select::default())?));
+        }
+        let columns = Columns { text: self.text.clone(), pair: self.pair.clone(), label: self.label.clone() };
+        let train = Dataset::table(&self.data, &columns, &select)?;
+        match &self.dev {
+            Some(path) => Ok((train, Dataset::table(path, &columns, &Select::default())?)),
+            // Always the same tenth: seeds and runs stay comparable.
+            None => Ok(holdout(train, 0.1, 0)?),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
+    let options = args.how.options()?;
+    let device = device(&args.how.device)?;
+    let quantization = args.quantize.quantization()?;
+    let (train, dev) = args.data.read()?;
+    let model = load::open(&args.model, Some(HeadArg::Hidden))?;
+    let job = Finetune {
+        model: &model,
+        train: &train,
+        dev: Some(&dev),
+        options,
+        seeds: args.how.seed.clone(),
+        max_tokens: Some(args.how.max_tokens),
+        quantization,
+        device,
+        place: args.out.place(),
+    };
+    let mut watcher = Watcher::new(&args.how.seed);
+    let summary = job.run(&mut |number, event| watcher.event(number, event));
+    watcher.end();
+    report::print(&summary?, &args.out)
+}

@@ -1,0 +1,100 @@
+//! `sparing train pretrain`.
+
+use super::common::{HowArgs, OutArgs, QuantizeArgs};
+use super::report;
+use super::watch::Watcher;
+use crate::failure::Failure;
+use crate::load::{self, HeadArg};
+use clap::Args;
+use sparing_model::Family;
+use sparing_tasks::{Dataset, Select, Split, Task};
+use sparing_train::{Prepared, Pretrain, Wanted, device};
+use std::path::{Path, PathBuf};
+
+/// Trains a model on plain text: masked words, or the next word for GPT-2
+///
+/// MODEL gives the tokenizer, the shape and the numbers to begin with (--scratch: only the first two). Texts are files
+/// with documents divided by blank lines.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sparing train pretrain MODEL --corpus wiki.txt --out adapted --lr 1e-4
+  sparing train pretrain MODEL --scratch --corpus a.txt b.txt --dev valid.txt --steps 20000 --out fresh")]
+pub struct PretrainArgs {
+    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
+    #[arg(value_name = "MODEL")]
+    model: String,
+
+    /// Text files
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    corpus: Vec<PathBuf>,
+
+    /// A text to choose the best model by
+    #[arg(long, value_name = "FILE")]
+    dev: Option<PathBuf>,
+
+    /// Begin with fresh numbers
+    #[arg(long)]
+    scratch: bool,
+
+    #[command(flatten)]
+    out: OutArgs,
+
+    #[command(flatten)]
+    how: HowArgs,
+
+    #[command(flatten)]
+    quantize: QuantizeArgs,
+}
+
+/// Runs the command.
+pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
+    let options = args.how.options()?;
+    let device = device(&args.how.device)?;
+    let mut corpus = Vec::new();
+    for path in &args.corpus {
+        corpus.extend(documents(path)?);
+    }
+    let dev = args.dev.as_ref().map(|path| Dataset::read(Task::Language, path, Split::Dev, &Select::default()));
+    let dev = dev.transpose()?;
+    let model = load::open(&args.model, Some(HeadArg::Hidden))?;
+    let causal = matches!(model.architecture.family, Family::Gpt2);
+    let prepared = Prepared::new(&model, if causal { &Wanted::CausalLm } else { &Wanted::MaskedLm })?;
+    let job = Pretrain {
+        model: &model,
+        prepared,
+        scratch: args.scratch,
+        corpus: &corpus,
+        dev: dev.as_ref(),
+        options,
+        seeds: args.how.seed.clone(),
+        max_tokens: args.how.max_tokens,
+        quantization: args.quantize.quantization()?,
+        device,
+        place: args.out.place(),
+    };
+    let mut watcher = Watcher::new(&args.how.seed);
+    let summary = job.run(&mut |number, event| watcher.event(number, event));
+    watcher.end();
+    report::print(&summary?, &args.out)
+}
+
+/// Documents of a file, divided by blank lines.
+fn documents(path: &Path) -> Result<Vec<String>, Failure> {
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Failure::new(format!("{}: cannot be read ({e})", path.display())))?;
+    let mut found: Vec<String> = Vec::new();
+    let mut current = String::new();
+    for line in text.lines().chain([""]) {
+        if !line.trim().is_empty() {
+            current.push_str(line);
+            current.push('\n');
+        } else if !current.is_empty() {
+            found.push(std::mem::take(&mut current));
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::new(format!("{}: holds no text", path.display())));
+    }
+    Ok(found)
+}

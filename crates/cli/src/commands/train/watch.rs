@@ -1,0 +1,66 @@
+//! A progress bar with loss, metric, speed and time left, which also listens to Ctrl-C.
+
+use crate::table::count;
+use crate::{interrupt, progress};
+use indicatif::ProgressBar;
+use sparing_tasks::Value;
+use sparing_train::Event;
+use std::io::Write;
+
+/// Shows how training goes.
+pub struct Watcher {
+    bar: ProgressBar,
+    seeds: Vec<u64>,
+    current: Option<usize>,
+    metric: String,
+}
+
+impl Watcher {
+    pub fn new(seeds: &[u64]) -> Watcher {
+        Watcher { bar: progress::bar(0, "updates"), seeds: seeds.to_vec(), current: None, metric: String::new() }
+    }
+
+    /// Takes an event; false after Ctrl-C.
+    pub fn event(&mut self, number: usize, event: &Event) -> bool {
+        if self.current != Some(number) {
+            self.current = Some(number);
+            self.metric.clear();
+            self.bar.reset();
+        }
+        match event {
+            Event::Step { step, total, loss, speed } => {
+                self.bar.set_length(*total);
+                self.bar.set_position(*step);
+                let seed = if self.seeds.len() > 1 { format!("seed {}, ", self.seeds[number]) } else { String::new() };
+                self.bar.set_message(format!("{seed}loss {loss:.4}, {}{} tokens/s", self.metric, count(*speed)));
+            }
+            Event::Evaluated { step, metrics, best } => {
+                let shown = metrics.iter().map(value).collect::<Vec<_>>().join(", ");
+                self.metric = metrics.first().map(|v| value(v) + ", ").unwrap_or_default();
+                let best = if *best { " (best so far)" } else { "" };
+                self.say(&format!("seed {}, update {step}: {shown}{best}", self.seeds[number]));
+            }
+            Event::Resumed { step } => {
+                self.say(&format!("seed {}: going on from update {step}", self.seeds[number]));
+            }
+            Event::Waiting => {}
+        }
+        !interrupt::asked()
+    }
+
+    fn say(&self, text: &str) {
+        // Nobody to tell if standard error is closed.
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        });
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// `accuracy 90.02%`.
+fn value(value: &Value) -> String {
+    Value { interval: None, ..*value }.to_string()
+}

@@ -1,0 +1,305 @@
+//! Distillation: a student learns from what a teacher computes, not only from labels.
+
+use crate::losses::*;
+use crate::objective::{Loss, Objective, Pass, head_loss, lengths, pad};
+use crate::random::Random;
+use crate::session::{Place, Session};
+use crate::trainer::{Event, TrainOptions};
+use crate::{Capture, Example, FakeQuantization, Forward, LinearHook, Mode, Network, PaddedBatch, Parameters};
+use crate::{Prepared, Summary, examples};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use serde::Serialize;
+use sparing_model::{Error, Model};
+use sparing_tasks::Dataset;
+
+/// Which teacher layer a student's layer learns from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mapping {
+    /// Spread evenly: of twelve layers, the fourth, eighth and twelfth for three.
+    Uniform,
+    /// The teacher's last ones.
+    Last,
+}
+
+impl Mapping {
+    /// The teacher's layer (from 1 to `teacher`) for the student's layer (from 1 to `student`); 0, the embeddings, for 0.
+    pub fn layer(self, layer: usize, student: usize, teacher: usize) -> usize {
+        match (layer, self) {
+            (0, _) => 0,
+            (_, Mapping::Uniform) => (layer * teacher + student / 2) / student.max(1),
+            (_, Mapping::Last) => (teacher + layer).saturating_sub(student).clamp(1, teacher.max(1)),
+        }
+    }
+}
+
+/// Weights of the losses; those with weight 0 are not computed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Teaching {
+    /// The labels' own loss.
+    pub hard: f64,
+    /// Cross-entropy with the teacher's softened answers.
+    pub soft: f64,
+    /// The same as divergence.
+    pub divergence: f64,
+    /// Softens answers.
+    pub temperature: f64,
+    /// Squared difference of logits.
+    pub logits: f64,
+    /// Squared difference of hidden states, embeddings included; through a learned map where widths differ.
+    pub hidden: f64,
+    /// Squared difference of attention probabilities.
+    pub attention: f64,
+    /// Divergence of attention probabilities.
+    pub attention_divergence: f64,
+    /// Who learns from whom.
+    pub mapping: Mapping,
+}
+
+/// Teacher, student, data and how.
+pub struct Distill<'a> {
+    /// The teacher, with the head whose answers are taught.
+    pub teacher: &'a Model,
+    /// The student, whose tokens must be the teacher's.
+    pub student: Prepared,
+    /// Where the student's numbers come from.
+    pub origin: &'a Model,
+    /// To learn from.
+    pub train: &'a Dataset,
+    /// To choose the best model by.
+    pub dev: Option<&'a Dataset>,
+    /// What is taught.
+    pub teaching: Teaching,
+    /// How.
+    pub options: TrainOptions,
+    /// One training each.
+    pub seeds: Vec<u64>,
+    /// Texts are cut to this many tokens.
+    pub max_tokens: Option<usize>,
+    /// Train with numbers rounded as the engine will round them.
+    pub quantization: Option<FakeQuantization>,
+    /// Where to compute.
+    pub device: Device,
+    /// Where to write.
+    pub place: Place,
+}
+
+impl Distill<'_> {
+    /// Trains with every seed. `watch` gets the seed's number in the list and the event; false asks to stop.
+    pub fn run(&self, watch: &mut dyn FnMut(usize, &Event) -> bool) -> Result<Summary, Error> {
+        let (student, teacher) = (&self.student.architecture, &self.teacher.architecture);
+        if student.embeddings.vocabulary != teacher.embeddings.vocabulary {
+            return Err(Error::new(format!(
+                "the student knows {} tokens, the teacher {}: they must share one tokenizer",
+                student.embeddings.vocabulary, teacher.embeddings.vocabulary
+            )));
+        }
+        if student.head.kind != teacher.head.kind || student.head.labels.len() != teacher.head.labels.len() {
+            return Err(Error::new(
+                "student and teacher have different heads; fine-tune the teacher on this task first",
+            ));
+        }
+        let mut notes = self.train.notes.clone();
+        let tokenizer = self.teacher.tokenizer()?;
+        let examples = examples(self.train, tokenizer, student, self.max_tokens, &mut notes)?;
+        let device = self.device.clone();
+        let objective = Distilling {
+            student: &Network::new(student),
+            teacher: &Network::new(teacher),
+            teacher_parameters: Parameters::from_weights(&self.teacher.weights, &device)?,
+            lengths: lengths(&examples),
+            examples: &examples,
+            teaching: self.teaching,
+            hook: self.quantization.as_ref().map(|q| q as &dyn LinearHook),
+        };
+        let session = Session {
+            prepared: &self.student,
+            tokenizer,
+            dev: self.dev,
+            max_tokens: self.max_tokens,
+            quantization: self.quantization,
+            place: &self.place,
+            seeds: self.seeds.len(),
+            title: format!("Distillation on {}", self.train.task.name()),
+        };
+        let make = |seed: u64| {
+            let device = device.clone().autodiff();
+            let (mut parameters, fresh) = self.student.parameters(&self.origin.weights, seed, &device)?;
+            if self.teaching.hidden > 0.0 && student.hidden != teacher.hidden {
+                add_projections(&mut parameters, student.layers.len(), student.hidden, teacher.hidden, seed);
+            }
+            Ok((parameters, fresh))
+        };
+        let options = TrainOptions {
+            subject: format!("distil {}, {:?}", self.train.source, self.teaching),
+            ..self.options.clone()
+        };
+        session.all(&self.seeds, &options, &objective, notes, &make, watch)
+    }
+}
+
+fn projection(layer: usize) -> String {
+    format!("distill.projection.{layer}")
+}
+
+/// Maps from the student's width to the teacher's, one per hidden state; they are not part of the saved model.
+fn add_projections(parameters: &mut Parameters, layers: usize, from: usize, to: usize, seed: u64) {
+    let scale = 1.0 / (from as f64).sqrt();
+    for layer in 0..=layers {
+        let mut random = Random::at(seed, &[2, layer as u64]);
+        let values = (0..from * to).map(|_| (random.normal() * scale) as f32).collect();
+        parameters.insert_values(&projection(layer), values, vec![from, to]);
+    }
+}
+
+/// The losses between two networks on the same batch.
+struct Distilling<'a> {
+    student: &'a Network,
+    teacher: &'a Network,
+    teacher_parameters: Parameters,
+    examples: &'a [Example],
+    lengths: Vec<usize>,
+    teaching: Teaching,
+    hook: Option<&'a dyn LinearHook>,
+}
+
+impl Objective for Distilling<'_> {
+    fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+
+    fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {
+        let t = &self.teaching;
+        let chosen: Vec<&Example> = chosen.iter().map(|&i| &self.examples[i]).collect();
+        let batch = pad(self.student, &chosen, parameters.device());
+        let capture = Capture { hidden: t.hidden > 0.0, attention: t.attention > 0.0 || t.attention_divergence > 0.0 };
+        let mode = Mode { dropout: 0.0, capture, bf16: pass.bf16 };
+        let taught = self.teacher.forward(&self.teacher_parameters, &batch, mode)?;
+        let found = self.student.forward_with(parameters, &batch, pass.mode(capture), self.hook)?;
+        let mut terms = Vec::new();
+        if t.hard > 0.0 {
+            terms.push(head_loss(found.output.clone(), &batch, &chosen)?.mul_scalar(t.hard));
+        }
+        if t.soft > 0.0 || t.divergence > 0.0 || t.logits > 0.0 {
+            self.answers(&found, &taught, &batch, &mut terms)?;
+        }
+        if t.hidden > 0.0 {
+            terms.push(self.hidden(parameters, found.hidden, &taught.hidden, &batch)?.mul_scalar(t.hidden));
+        }
+        let layers = (found.attention.len(), taught.attention.len());
+        for (i, mine) in found.attention.into_iter().enumerate() {
+            let theirs = taught.attention[t.mapping.layer(i + 1, layers.0, layers.1) - 1].clone();
+            let (mine, theirs) = same_heads(mine, theirs);
+            let share = 1.0 / layers.0 as f64;
+            if t.attention > 0.0 {
+                let loss = attention_mean_squared(mine.clone(), theirs.clone(), batch.mask.clone());
+                terms.push(loss.mul_scalar(t.attention * share));
+            }
+            if t.attention_divergence > 0.0 {
+                let loss = attention_divergence(mine, theirs, batch.mask.clone());
+                terms.push(loss.mul_scalar(t.attention_divergence * share));
+            }
+        }
+        let value = terms.into_iter().reduce(|a, b| a + b);
+        let value = value.ok_or_else(|| Error::new("nothing is taught: all losses have weight 0"))?;
+        Ok(Loss { value, tokens: batch.tokens() })
+    }
+}
+
+impl Distilling<'_> {
+    /// Losses between answers.
+    fn answers(
+        &self,
+        found: &Forward,
+        taught: &Forward,
+        batch: &PaddedBatch,
+        terms: &mut Vec<Tensor<1>>,
+    ) -> Result<(), Error> {
+        let t = &self.teaching;
+        let (mine, theirs) = (real_rows(found.output.clone(), batch), real_rows(taught.output.clone(), batch));
+        if mine.dims()[1] == 1 && (t.soft > 0.0 || t.divergence > 0.0) {
+            return Err(Error::new(
+                "a single number has no soft targets; teach it with the squared difference of logits",
+            ));
+        }
+        if t.soft > 0.0 {
+            terms.push(soft_cross_entropy(mine.clone(), theirs.clone(), t.temperature).mul_scalar(t.soft));
+        }
+        if t.divergence > 0.0 {
+            terms.push(soft_divergence(mine.clone(), theirs.clone(), t.temperature).mul_scalar(t.divergence));
+        }
+        if t.logits > 0.0 {
+            terms.push(mean_squared(mine, theirs).mul_scalar(t.logits));
+        }
+        Ok(())
+    }
+
+    /// Mean over the student's hidden states.
+    fn hidden(
+        &self,
+        parameters: &Parameters,
+        mine: Vec<Tensor<3>>,
+        theirs: &[Tensor<3>],
+        batch: &PaddedBatch,
+    ) -> Result<Tensor<1>, Error> {
+        let (layers, teacher_layers) = (mine.len() - 1, theirs.len() - 1);
+        let count = mine.len() as f64;
+        let mut sum: Option<Tensor<1>> = None;
+        for (i, mut state) in mine.into_iter().enumerate() {
+            let target = theirs[self.teaching.mapping.layer(i, layers, teacher_layers)].clone();
+            let [batches, length, width] = state.dims();
+            let wanted = target.dims()[2];
+            if width != wanted {
+                let map = parameters.get(&projection(i))?.value.clone();
+                state = state.reshape([batches * length, width]).matmul(map).reshape([batches, length, wanted]);
+            }
+            let loss = masked_mean_squared(state, target, batch.mask.clone());
+            sum = Some(sum.map_or(loss.clone(), |s| s + loss));
+        }
+        let sum = sum.ok_or_else(|| Error::new("there are no hidden states to learn from"))?;
+        Ok(sum.div_scalar(count))
+    }
+}
+
+/// Rows of real tokens `[rows, outputs]`; all rows of a sequence head.
+fn real_rows(output: Tensor<3>, batch: &PaddedBatch) -> Tensor<2> {
+    let [count, rows, width] = output.dims();
+    let device = output.device();
+    let flat = output.reshape([count * rows, width]);
+    if rows != batch.length || rows == 1 {
+        return flat;
+    }
+    let places: Vec<i32> = batch
+        .lengths
+        .iter()
+        .enumerate()
+        .flat_map(|(i, n)| (0..*n).map(move |r| (i, r)))
+        .map(|(i, r)| batch.row(i, r) as i32)
+        .collect();
+    let length = places.len();
+    flat.select(0, Tensor::<1, Int>::from_data(TensorData::new(places, [length]), &device))
+}
+
+/// Different numbers of heads are compared by their mean.
+fn same_heads(mine: Tensor<4>, theirs: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    if mine.dims()[1] == theirs.dims()[1] { (mine, theirs) } else { (mine.mean_dim(1), theirs.mean_dim(1)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mapping;
+
+    #[test]
+    fn layers_are_mapped_evenly_or_from_the_top() {
+        let all = |mapping: Mapping, student, teacher| -> Vec<usize> {
+            (0..=student).map(|i| mapping.layer(i, student, teacher)).collect()
+        };
+        assert_eq!(all(Mapping::Uniform, 3, 12), [0, 4, 8, 12]);
+        assert_eq!(all(Mapping::Uniform, 4, 6), [0, 2, 3, 5, 6]);
+        assert_eq!(all(Mapping::Uniform, 6, 6), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(all(Mapping::Last, 3, 12), [0, 10, 11, 12]);
+        // More layers than the teacher has.
+        assert_eq!(all(Mapping::Uniform, 4, 2), [0, 1, 1, 2, 2]);
+        assert_eq!(all(Mapping::Last, 4, 2), [0, 1, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,231 @@
+//! One training from beginning to end: in a work directory beside the result, scored again from what was saved.
+
+use crate::checkpoint::Work;
+use crate::log::{self, Line};
+use crate::objective::Objective;
+use crate::trainer::{Event, Judge, TrainOptions, Watch, train};
+use crate::{BurnExecutor, FakeQuantization, Parameters, Prepared, RunSummary, Summary, curve};
+use sparing_engine::{Engine, Options as EngineOptions};
+use sparing_model::{Error, Model, Tokenizer, Weights};
+use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Tokens that are evaluated together.
+const EVALUATION_TOKENS: usize = 4096;
+
+/// Where the result goes, and what to do with what is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// The model's directory. Until training is done everything is in a directory of this name with `.work` appended.
+    pub directory: PathBuf,
+    /// Go on from the checkpoint, if there is one.
+    pub resume: bool,
+    /// Replace what is there.
+    pub overwrite: bool,
+}
+
+impl Place {
+    /// The work directory of one seed.
+    pub(crate) fn work(&self, seed: u64) -> PathBuf {
+        let mut name = self.directory.as_os_str().to_os_string();
+        name.push(".work");
+        PathBuf::from(name).join(format!("seed-{seed}"))
+    }
+
+    /// The directory of one seed's model: the place itself if there is one seed.
+    pub(crate) fn model(&self, seed: u64, seeds: usize) -> PathBuf {
+        if seeds == 1 { self.directory.clone() } else { self.directory.join(format!("seed-{seed}")) }
+    }
+
+    /// Refuses to lose anything.
+    pub(crate) fn check(&self, seeds: &[u64]) -> Result<(), Error> {
+        for seed in seeds {
+            let work = self.work(*seed);
+            if work.exists() && self.overwrite {
+                fs::remove_dir_all(&work).map_err(|e| Error::new(format!("{}: {e}", work.display())))?;
+            } else if work.exists() && !self.resume {
+                let why = "holds an unfinished training; go on with --resume, or start over with --overwrite";
+                return Err(Error::new(format!("{} {why}", work.display())));
+            }
+        }
+        let occupied = fs::read_dir(&self.directory).is_ok_and(|mut entries| entries.next().is_some());
+        if occupied && !self.resume && !self.overwrite {
+            let why = "is not empty; give another --out, or --overwrite to replace it";
+            return Err(Error::new(format!("{} {why}", self.directory.display())));
+        }
+        Ok(())
+    }
+}
+
+/// Everything but the objective.
+pub(crate) struct Session<'a> {
+    pub(crate) prepared: &'a Prepared,
+    pub(crate) tokenizer: &'a Tokenizer,
+    pub(crate) dev: Option<&'a Dataset>,
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) quantization: Option<FakeQuantization>,
+    pub(crate) place: &'a Place,
+    pub(crate) seeds: usize,
+    pub(crate) title: String,
+}
+
+impl Session<'_> {
+    /// What an earlier call has finished already.
+    fn finished(&self, seed: u64) -> Option<RunSummary> {
+        let file = self.place.model(seed, self.seeds).join("training.json");
+        let there = self.place.resume && !self.place.work(seed).exists();
+        there.then(|| fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok())).flatten()
+    }
+
+    /// One training per seed; `make` gives the numbers to begin with and the names of those that are fresh.
+    pub(crate) fn all(
+        &self,
+        seeds: &[u64],
+        options: &TrainOptions,
+        objective: &dyn Objective,
+        mut notes: Vec<String>,
+        make: &dyn Fn(u64) -> Result<(Parameters, Vec<String>), Error>,
+        watch: &mut dyn FnMut(usize, &Event) -> bool,
+    ) -> Result<Summary, Error> {
+        self.place.check(seeds)?;
+        let mut runs = Vec::new();
+        for (number, &seed) in seeds.iter().enumerate() {
+            if let Some(done) = self.finished(seed) {
+                runs.push(done);
+                continue;
+            }
+            let (mut parameters, fresh) = make(seed)?;
+            if number == 0 && !fresh.is_empty() {
+                notes.push(fresh_note(&fresh));
+            }
+            let options = TrainOptions { seed, ..options.clone() };
+            let watch: &mut Watch<'_> = &mut |event| watch(number, event);
+            match self.run(&mut parameters, objective, &options, watch)? {
+                Some(run) => runs.push(run),
+                None => return Ok(Summary::new(runs, false, notes)),
+            }
+        }
+        Ok(Summary::new(runs, true, notes))
+    }
+
+    /// Trains, keeps the best, writes it and scores what was written; `None` if it was asked to stop.
+    fn run(
+        &self,
+        parameters: &mut Parameters,
+        objective: &dyn Objective,
+        options: &TrainOptions,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<RunSummary>, Error> {
+        let directory = self.place.work(options.seed);
+        let work = Work::new(&directory)?;
+        let mut judge = self.dev.map(|dev| DevJudge { session: self, dev, work: &work, bf16: options.bf16 });
+        let judge = judge.as_mut().map(|j| j as &mut dyn Judge);
+        let finish = train(&self.prepared.architecture, parameters, objective, options, &work, judge, watch)?;
+        if !finish.complete {
+            return Ok(None);
+        }
+        let kept = finish.state.best.map_or(finish.state.step, |b| b.step);
+        if finish.state.best.is_some() {
+            let best = Weights::open(&work.best())?;
+            *parameters = Parameters::from_weights(&best, &parameters.device().clone().without_autodiff())?;
+        }
+        let lines = log::read(&work.log())?;
+        let text = fs::read(work.log()).map_err(|e| Error::new(format!("{}: {e}", work.log().display())))?;
+        let picture = curve::svg(&self.title, &lines);
+        let target = self.place.model(options.seed, self.seeds);
+        self.write(&target, parameters, &[("train.jsonl", &text), ("loss.svg", picture.as_bytes())])?;
+        let losses: Vec<f64> =
+            lines.iter().filter_map(|l| if let Line::Step { loss, .. } = l { Some(*loss) } else { None }).collect();
+        let late = &losses[losses.len() - losses.len().div_ceil(10)..];
+        let trained = lines.iter().find_map(|l| match l {
+            Line::Evaluation { step, metrics } if *step == kept => Some(metrics.clone()),
+            _ => None,
+        });
+        let summary = RunSummary {
+            seed: options.seed,
+            steps: finish.state.step,
+            kept,
+            last_loss: losses.last().copied().unwrap_or(f64::NAN),
+            late_loss: late.iter().sum::<f64>() / late.len() as f64,
+            tokens: finish.state.tokens,
+            seconds: finish.seconds,
+            trained: trained.unwrap_or_default(),
+            saved: self.score(&target, watch)?,
+            directory: target.clone(),
+        };
+        let json = serde_json::to_vec_pretty(&summary).map_err(|e| Error::new(format!("training.json: {e}")))?;
+        let file = target.join("training.json");
+        fs::write(&file, json).map_err(|e| Error::new(format!("{}: {e}", file.display())))?;
+        fs::remove_dir_all(&directory).map_err(|e| Error::new(format!("{}: {e}", directory.display())))?;
+        // The directory above goes with the last seed's.
+        let _ = directory.parent().map(fs::remove_dir);
+        Ok(Some(summary))
+    }
+
+    /// Writes the model; a quantized one with its plan, so that the engine runs what was trained.
+    fn write(&self, target: &Path, parameters: &Parameters, extra: &[(&str, &[u8])]) -> Result<(), Error> {
+        let mut extra = extra.to_vec();
+        let plan = self.quantization.as_ref().map(FakeQuantization::plan);
+        if let Some(plan) = &plan {
+            extra.push(("sparing.json", plan.as_bytes()));
+        }
+        self.prepared.write(target, parameters, &extra)
+    }
+
+    /// Scores a directory with the engine: the artefact itself.
+    fn score(&self, directory: &Path, watch: &mut Watch<'_>) -> Result<Vec<Value>, Error> {
+        let Some(dev) = self.dev else { return Ok(vec![]) };
+        let model = Model::load(directory)?;
+        let engine = Engine::compile(&model, &EngineOptions::default())?;
+        let options = Options { max_tokens: self.max_tokens, ..Options::default() };
+        let mut step = |_: &sparing_tasks::Progress| watch(&Event::Waiting) || true;
+        let report = evaluate(&engine, model.tokenizer()?, &model.architecture, dev, &options, &mut step)?;
+        Ok(report.values)
+    }
+}
+
+/// Names a few tensors that begin fresh.
+fn fresh_note(fresh: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let more = if fresh.len() > SHOWN { format!(" and {} more", fresh.len() - SHOWN) } else { String::new() };
+    format!("these begin with fresh numbers: {}{more}", fresh[..fresh.len().min(SHOWN)].join(", "))
+}
+
+/// Scores on the dev set.
+struct DevJudge<'a> {
+    session: &'a Session<'a>,
+    dev: &'a Dataset,
+    work: &'a Work,
+    bf16: bool,
+}
+
+impl Judge for DevJudge<'_> {
+    fn evaluate(&mut self, parameters: &Parameters, watch: &mut Watch<'_>) -> Result<Option<Vec<Value>>, Error> {
+        let architecture = &self.session.prepared.architecture;
+        let mut executor = BurnExecutor::new(architecture, parameters).with_bf16(self.bf16);
+        if let Some(quantization) = self.session.quantization {
+            executor = executor.with_hook(Box::new(quantization));
+        }
+        // Intervals are drawn once, at the end.
+        let bootstrap = Bootstrap { resamples: 0, ..Bootstrap::default() };
+        let max_tokens = self.session.max_tokens;
+        let options = Options { max_tokens, bootstrap, tokens_per_batch: EVALUATION_TOKENS, ..Options::default() };
+        let mut asked = false;
+        let mut step = |_: &sparing_tasks::Progress| {
+            asked |= !watch(&Event::Waiting);
+            !asked
+        };
+        let report = evaluate(&executor, self.session.tokenizer, architecture, self.dev, &options, &mut step);
+        match report {
+            Ok(report) if report.complete => Ok(Some(report.values)),
+            Ok(_) => Ok(None),
+            Err(_) if asked => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn keep(&mut self, parameters: &Parameters) -> Result<(), Error> {
+        self.session.write(&self.work.best(), parameters, &[])
+    }
+}

@@ -1,0 +1,356 @@
+//! The loop: batches, updates, evaluations, checkpoints.
+
+use crate::batches::epoch_batches;
+use crate::checkpoint::{Best, State, Work};
+use crate::inventory::inventory;
+use crate::log::{Line, Log};
+use crate::objective::{Objective, Pass};
+use crate::optimizer::NamedGradients;
+use crate::random::Random;
+use crate::{AdamOptions, AdamW, Parameters, Schedule};
+use burn::tensor::Tensor;
+use serde::Serialize;
+use sparing_model::{Architecture, Error};
+use sparing_tasks::Value;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// How to train. What the curve depends on is compared when training goes on from a checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrainOptions {
+    /// What is trained, in words.
+    pub subject: String,
+    /// Times every example is seen.
+    pub epochs: u64,
+    /// Updates in all, instead of epochs.
+    pub steps: Option<u64>,
+    /// Examples per pass.
+    pub batch: usize,
+    /// Passes per update.
+    pub accumulate: usize,
+    /// The learning rate.
+    pub schedule: Schedule,
+    /// The optimizer.
+    pub adam: AdamOptions,
+    /// Each layer's rate is this share of the rate of the layer above.
+    pub layer_decay: f64,
+    /// Dropout of hidden states and attention.
+    pub dropout: f64,
+    /// Matrix products in bf16.
+    pub bf16: bool,
+    /// Decides everything random.
+    pub seed: u64,
+    /// Evaluate after this many updates; `None`: after every epoch.
+    pub evaluate_every: Option<u64>,
+    /// Stop after this many evaluations without a better one.
+    pub patience: Option<usize>,
+    /// Save after this many updates.
+    #[serde(skip)]
+    pub checkpoint_steps: Option<u64>,
+    /// Save after this many minutes.
+    #[serde(skip)]
+    pub checkpoint_minutes: f64,
+    /// Fetch losses from the device after this many updates: a GPU waits for nobody in between.
+    #[serde(skip)]
+    pub log_every: u64,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        use crate::{Curve, Warmup};
+        TrainOptions {
+            subject: String::new(),
+            epochs: 3,
+            steps: None,
+            batch: 32,
+            accumulate: 1,
+            schedule: Schedule { rate: 5e-5, curve: Curve::Linear, warmup: Warmup::Ratio(0.1) },
+            adam: AdamOptions::default(),
+            layer_decay: 1.0,
+            dropout: 0.1,
+            bf16: false,
+            seed: 0,
+            evaluate_every: None,
+            patience: None,
+            checkpoint_steps: None,
+            checkpoint_minutes: 10.0,
+            log_every: 1,
+        }
+    }
+}
+
+/// What happens, for whoever watches.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// An update was done.
+    Step {
+        /// Updates done.
+        step: u64,
+        /// Updates in all.
+        total: u64,
+        /// The last loss that is known.
+        loss: f64,
+        /// Tokens per second since training began or went on.
+        speed: f64,
+    },
+    /// An evaluation was done.
+    Evaluated {
+        /// Updates done.
+        step: u64,
+        /// What was found, the headline first.
+        metrics: Vec<Value>,
+        /// It is the best so far.
+        best: bool,
+    },
+    /// Training goes on from a checkpoint.
+    Resumed {
+        /// Updates done.
+        step: u64,
+    },
+    /// Nothing new; asked often while something takes long.
+    Waiting,
+}
+
+/// Told of every event; false asks to stop, which saves first.
+pub type Watch<'a> = dyn FnMut(&Event) -> bool + 'a;
+
+/// Judges the model from time to time.
+pub trait Judge {
+    /// Scores the parameters, the headline first; `None` if the watcher asked to stop meanwhile.
+    fn evaluate(&mut self, parameters: &Parameters, watch: &mut Watch<'_>) -> Result<Option<Vec<Value>>, Error>;
+
+    /// Keeps these parameters: they are the best so far.
+    fn keep(&mut self, parameters: &Parameters) -> Result<(), Error>;
+}
+
+/// How training ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finish {
+    /// Where it stands.
+    pub state: State,
+    /// False: it was asked to stop and has saved a checkpoint.
+    pub complete: bool,
+    /// Seconds spent in this run, evaluations included.
+    pub seconds: f64,
+}
+
+/// Trains, from the newest checkpoint in `work` if there is one. Without a judge the last parameters are the result.
+pub fn train(
+    architecture: &Architecture,
+    parameters: &mut Parameters,
+    objective: &dyn Objective,
+    options: &TrainOptions,
+    work: &Work,
+    mut judge: Option<&mut dyn Judge>,
+    watch: &mut Watch<'_>,
+) -> Result<Finish, Error> {
+    let start = Instant::now();
+    let mut optimizer = AdamW::new(options.adam, rate_scales(architecture, options.layer_decay));
+    let fingerprint = serde_json::to_value(options).map_err(|e| Error::new(format!("options: {e}")))?;
+    let restored = work.restore(&fingerprint, parameters, &mut optimizer)?;
+    let resumed = restored.is_some();
+    let mut state = restored.unwrap_or(State { options: fingerprint, ..State::default() });
+    let mut run = Run::new(objective, options, work, &state)?;
+    if resumed {
+        watch(&Event::Resumed { step: state.step });
+    }
+    let mut saved = (Instant::now(), state.step);
+    let complete = loop {
+        if let Some(judge) = judge.as_deref_mut()
+            && run.evaluation_due(&state)
+        {
+            run.flush(&mut state)?;
+            let Some(metrics) = judge.evaluate(parameters, watch)? else {
+                work.save(&state, parameters, &optimizer)?;
+                break false;
+            };
+            if run.judged(&mut state, &metrics)? {
+                judge.keep(parameters)?;
+            }
+            let best = state.waited == 0;
+            watch(&Event::Evaluated { step: state.step, metrics, best });
+        }
+        if state.step >= run.total || state.stopped {
+            break true;
+        }
+        let by_steps = options.checkpoint_steps.is_some_and(|n| state.step >= saved.1 + n.max(1));
+        if by_steps || saved.0.elapsed().as_secs_f64() > 60.0 * options.checkpoint_minutes {
+            run.flush(&mut state)?;
+            work.save(&state, parameters, &optimizer)?;
+            saved = (Instant::now(), state.step);
+        }
+        run.update(&mut state, parameters, &mut optimizer)?;
+        if state.step % options.log_every.max(1) == 0 {
+            run.flush(&mut state)?;
+        }
+        let event = Event::Step { step: state.step, total: run.total, loss: run.loss, speed: run.speed() };
+        if !watch(&event) {
+            run.flush(&mut state)?;
+            work.save(&state, parameters, &optimizer)?;
+            break false;
+        }
+    };
+    run.flush(&mut state)?;
+    Ok(Finish { state, complete, seconds: start.elapsed().as_secs_f64() })
+}
+
+/// Factor of the rate by tensor: the head's is 1, each layer below has `decay` times that of the one above.
+fn rate_scales(architecture: &Architecture, decay: f64) -> BTreeMap<String, f64> {
+    if decay == 1.0 {
+        return BTreeMap::new();
+    }
+    let top = architecture.layers.len() + 1;
+    let entries = inventory(architecture).into_iter();
+    entries.map(|e| (e.name, decay.powi(top.saturating_sub(e.depth) as i32))).collect()
+}
+
+/// One run of the loop.
+struct Run<'a> {
+    objective: &'a dyn Objective,
+    options: &'a TrainOptions,
+    log: Log,
+    /// Updates per epoch.
+    per_epoch: u64,
+    total: u64,
+    /// The batches of one epoch.
+    batches: Option<(u64, Vec<Vec<usize>>)>,
+    /// Updates whose numbers are still on the device.
+    pending: Vec<Pending>,
+    /// The last loss that is known.
+    loss: f64,
+    start: Instant,
+    tokens: u64,
+}
+
+struct Pending {
+    step: u64,
+    loss: Tensor<1>,
+    norm: Tensor<1>,
+    rate: f64,
+    tokens: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(objective: &'a dyn Objective, options: &'a TrainOptions, work: &Work, state: &State) -> Result<Self, Error> {
+        let examples = objective.lengths().len();
+        if examples == 0 || options.batch == 0 || options.accumulate == 0 {
+            return Err(Error::new("there is nothing to train on: no examples, or batches of none"));
+        }
+        let per_epoch = examples.div_ceil(options.batch).div_ceil(options.accumulate) as u64;
+        let total = options.steps.unwrap_or(per_epoch * options.epochs);
+        let log = Log::open(&work.log(), state.step, state.evaluated)?;
+        let (batches, pending, loss) = (None, Vec::new(), f64::NAN);
+        Ok(Run { objective, options, log, per_epoch, total, batches, pending, loss, start: Instant::now(), tokens: 0 })
+    }
+
+    /// Tokens per second since this run began.
+    fn speed(&self) -> f64 {
+        self.tokens as f64 / self.start.elapsed().as_secs_f64()
+    }
+
+    fn evaluation_due(&self, state: &State) -> bool {
+        let every = self.options.evaluate_every.unwrap_or(self.per_epoch).max(1);
+        let due = state.step % every == 0 || state.step >= self.total;
+        state.step > 0 && due && state.evaluated < state.step
+    }
+
+    /// Books an evaluation; true if it is the best so far.
+    fn judged(&mut self, state: &mut State, metrics: &[Value]) -> Result<bool, Error> {
+        state.evaluated = state.step;
+        self.log.write(&Line::Evaluation { step: state.step, metrics: metrics.to_vec() })?;
+        let Some(headline) = metrics.first() else { return Ok(false) };
+        let better = match state.best {
+            None => true,
+            Some(best) if headline.metric.higher_is_better() => headline.value > best.value || best.value.is_nan(),
+            Some(best) => headline.value < best.value || best.value.is_nan(),
+        };
+        if better {
+            state.best = Some(Best { step: state.step, value: headline.value });
+            state.waited = 0;
+        } else {
+            state.waited += 1;
+            state.stopped = self.options.patience.is_some_and(|p| state.waited >= p);
+        }
+        Ok(better)
+    }
+
+    /// The passes of the update after `step` updates.
+    fn passes(&mut self, step: u64) -> (u64, Vec<Vec<usize>>) {
+        let (epoch, within) = (step / self.per_epoch, (step % self.per_epoch) as usize);
+        let o = self.options;
+        if self.batches.as_ref().is_none_or(|(e, _)| *e != epoch) {
+            self.batches = Some((epoch, epoch_batches(self.objective.lengths(), o.batch, o.seed, epoch)));
+        }
+        let all = self.batches.as_ref().map(|(_, b)| b.as_slice()).unwrap_or_default();
+        let from = within * o.accumulate;
+        (epoch, all[from..(from + o.accumulate).min(all.len())].to_vec())
+    }
+
+    fn update(&mut self, state: &mut State, parameters: &mut Parameters, optimizer: &mut AdamW) -> Result<(), Error> {
+        let (epoch, passes) = self.passes(state.step);
+        let o = self.options;
+        let examples: usize = passes.iter().map(Vec::len).sum();
+        let mut gradients = NamedGradients::new();
+        let mut losses = Vec::new();
+        let mut tokens = 0;
+        for (number, batch) in passes.iter().enumerate() {
+            // Dropout draws from the device's generator: seeded here, it is the same after a resume.
+            let seed = Random::at(o.seed, &[1, state.step, number as u64]).bits();
+            parameters.device().seed(seed);
+            let pass = Pass { seed, epoch, dropout: o.dropout, bf16: o.bf16 };
+            let loss = self.objective.loss(parameters, batch, &pass)?;
+            tokens += loss.tokens as u64;
+            let value = loss.value.mul_scalar(batch.len() as f64 / examples as f64);
+            collect(parameters, &value, &mut gradients);
+            losses.push(value.inner());
+        }
+        let rate = o.schedule.at(state.step, self.total);
+        let norm = optimizer.update(parameters, gradients, rate);
+        state.step += 1;
+        state.tokens += tokens;
+        self.tokens += tokens;
+        let loss = Tensor::cat(losses, 0).sum();
+        self.pending.push(Pending { step: state.step, loss, norm, rate, tokens: state.tokens });
+        Ok(())
+    }
+
+    /// Fetches the numbers that are still on the device and writes them down.
+    fn flush(&mut self, state: &mut State) -> Result<(), Error> {
+        let epochs = self.per_epoch as f64;
+        for p in std::mem::take(&mut self.pending) {
+            let (loss, norm) = (number(p.loss)?, number(p.norm)?);
+            if !loss.is_finite() || !norm.is_finite() {
+                return Err(Error::new(format!(
+                    "the loss is {loss} and the gradients' norm {norm} at step {}: training has diverged; use a smaller \
+                     learning rate or a longer warm-up",
+                    p.step
+                )));
+            }
+            self.loss = loss;
+            let epoch = p.step as f64 / epochs;
+            let line = Line::Step { step: p.step, epoch, loss, rate: p.rate, norm, tokens: p.tokens };
+            self.log.write(&line)?;
+        }
+        debug_assert!(state.step >= state.evaluated);
+        Ok(())
+    }
+}
+
+/// Adds the gradients of a loss to those of the passes before.
+fn collect(parameters: &Parameters, loss: &Tensor<1>, sum: &mut NamedGradients) {
+    let mut gradients = loss.backward();
+    for (name, parameter) in parameters.iter().filter(|(_, p)| p.trainable) {
+        let Some(g) = parameter.value.grad_remove(&mut gradients) else { continue };
+        let g = match sum.remove(name) {
+            Some(before) => before + g,
+            None => g,
+        };
+        sum.insert(name.to_string(), g);
+    }
+}
+
+fn number(tensor: Tensor<1>) -> Result<f64, Error> {
+    let data = tensor.into_data();
+    let values = data.as_slice::<f32>().map_err(|e| Error::new(format!("a loss cannot be read ({e:?})")))?;
+    Ok(f64::from(values[0]))
+}
