@@ -1,0 +1,178 @@
+//! A network as an [`Executor`], so that whatever scores the engine scores Burn, on any of its devices.
+
+use crate::{LinearHook, Mode, Network, PaddedBatch, Parameters};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use sparing_model::{Architecture, Batch, Error, Executor, HeadRows, Model, Outputs, Sequence, Wanted};
+
+/// Padded tokens to run together unless told otherwise.
+const TOKENS: usize = 8192;
+
+/// Runs batches on the device where its parameters are.
+pub struct BurnExecutor {
+    network: Network,
+    parameters: Parameters,
+    hook: Option<Box<dyn LinearHook + Send + Sync>>,
+    tokens: usize,
+    round: usize,
+    mode: Mode,
+}
+
+impl BurnExecutor {
+    /// An executor of these parameters as they are now. Copies no numbers and records no gradients.
+    pub fn new(architecture: &Architecture, parameters: &Parameters) -> BurnExecutor {
+        BurnExecutor {
+            network: Network::new(architecture),
+            parameters: parameters.without_autodiff(),
+            hook: None,
+            tokens: TOKENS,
+            round: 1,
+            mode: Mode::default(),
+        }
+    }
+
+    /// An executor of a model's weights on a device.
+    pub fn from_model(model: &Model, device: &Device) -> Result<BurnExecutor, Error> {
+        Ok(BurnExecutor::new(&model.architecture, &Parameters::from_weights(&model.weights, device)?))
+    }
+
+    /// Shows every linear map to a hook (fake quantization).
+    pub fn with_hook(mut self, hook: Box<dyn LinearHook + Send + Sync>) -> BurnExecutor {
+        self.hook = Some(hook);
+        self
+    }
+
+    /// How many padded tokens run together, and what lengths are rounded up to (few lengths, few GPU kernels).
+    pub fn with_sizes(mut self, tokens: usize, round: usize) -> BurnExecutor {
+        (self.tokens, self.round) = (tokens, round.max(1));
+        self
+    }
+
+    /// Matrix products in bf16.
+    pub fn with_bf16(mut self, bf16: bool) -> BurnExecutor {
+        self.mode.bf16 = bf16;
+        self
+    }
+
+    /// Width of one output row.
+    fn width(&self, wanted: &Wanted) -> usize {
+        let architecture = self.network.architecture();
+        let head = architecture.head.stages.iter().rev().find_map(|stage| stage.linear.as_ref());
+        match (wanted, head) {
+            (Wanted::Hidden, _) | (_, None) => architecture.hidden,
+            (_, Some(linear)) => linear.outputs,
+        }
+    }
+
+    /// Numbers of sequences of about the same length, to be padded and run together.
+    fn groups(&self, sequences: &[Sequence]) -> Vec<Vec<usize>> {
+        let length = |number: usize| sequences[number].ids.len();
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        order.sort_by_key(|number| std::cmp::Reverse(length(*number)));
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for number in order {
+            let joins = groups.last().is_some_and(|group| {
+                let longest = length(group[0]).next_multiple_of(self.round);
+                // A quarter of padding at most, and a few tokens whatever the share.
+                (group.len() + 1) * longest <= self.tokens && longest <= length(number) * 5 / 4 + 8
+            });
+            match groups.last_mut() {
+                Some(group) if joins => group.push(number),
+                _ => groups.push(vec![number]),
+            }
+        }
+        groups
+    }
+
+    /// Runs one group and hands every sequence's rows over.
+    fn run_group(&self, batch: &Batch, group: &[usize], out: &mut [Vec<f32>]) -> Result<(), Error> {
+        let sequences: Vec<Sequence> = group.iter().map(|number| batch.sequences[*number].clone()).collect();
+        let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(0);
+        let device = self.parameters.device();
+        let padded = PaddedBatch::new(&sequences, longest.next_multiple_of(self.round), device);
+        let hook: Option<&dyn LinearHook> = self.hook.as_ref().map(|hook| &**hook as &dyn LinearHook);
+        let (parameters, mode) = (&self.parameters, self.mode);
+        // Rows to hand over and rows there are, per sequence: padding comes after what is real.
+        let per_token = || padded.lengths.iter().map(|real| (*real, padded.length)).collect();
+        let (rows, counts): (_, Vec<(usize, usize)>) = match &batch.wanted {
+            Wanted::Hidden => {
+                let last = self.network.encode(parameters, &padded, mode, hook)?.last;
+                (flat(last), per_token())
+            }
+            Wanted::Head => {
+                let output = self.network.forward_with(parameters, &padded, mode, hook)?.output;
+                let once = self.network.architecture().head.rows != HeadRows::All;
+                (flat(output), if once { vec![(1, 1); group.len()] } else { per_token() })
+            }
+            Wanted::Rows(wanted) => {
+                let of = |number: usize| wanted[group[number]].iter().map(move |row| (number, *row));
+                let at = (0..group.len()).flat_map(of).map(|(number, row)| padded.row(number, row) as i32);
+                let at: Vec<i32> = at.collect();
+                if at.is_empty() {
+                    return Ok(());
+                }
+                let count = at.len();
+                let at: Tensor<1, Int> = Tensor::from_data(TensorData::new(at, [count]), device);
+                let last = self.network.encode(parameters, &padded, mode, hook)?.last;
+                let rows = flat(last).select(0, at);
+                let rows = self.network.head(parameters, rows, &padded, mode, hook)?;
+                (rows, group.iter().map(|number| (wanted[*number].len(), wanted[*number].len())).collect())
+            }
+        };
+        let width = rows.dims()[1];
+        let values = rows.try_into_vec_as::<f32>();
+        let values = values.map_err(|e| Error::new(format!("the device gave no result: {e:?}")))?;
+        let mut from = 0;
+        for (number, (real, count)) in group.iter().zip(counts) {
+            out[*number] = values[from * width..(from + real) * width].to_vec();
+            from += count;
+        }
+        Ok(())
+    }
+}
+
+/// `[batch, rows, width]` to `[batch * rows, width]`.
+fn flat(cube: Tensor<3>) -> Tensor<2> {
+    let [count, rows, width] = cube.dims();
+    cube.reshape([count * rows, width])
+}
+
+impl Executor for BurnExecutor {
+    fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
+        check(self.network.architecture(), batch)?;
+        let mut sequences = vec![Vec::new(); batch.sequences.len()];
+        for group in self.groups(&batch.sequences) {
+            self.run_group(batch, &group, &mut sequences)?;
+        }
+        Ok(Outputs { width: self.width(&batch.wanted), sequences })
+    }
+}
+
+/// What a forward pass cannot see for itself.
+fn check(architecture: &Architecture, batch: &Batch) -> Result<(), Error> {
+    for (number, sequence) in batch.sequences.iter().enumerate() {
+        let (tokens, types) = (sequence.ids.len(), sequence.types.len());
+        if tokens == 0 {
+            return Err(Error::new(format!("sequence {number} is empty; give it one token at least")));
+        }
+        if types != 0 && types != tokens {
+            return Err(Error::new(format!("sequence {number} has {types} token types for {tokens} tokens")));
+        }
+    }
+    let Wanted::Rows(wanted) = &batch.wanted else { return Ok(()) };
+    if architecture.head.rows != HeadRows::All {
+        return Err(Error::new(
+            "this head answers once per sequence; rows can be chosen only for heads that answer per token",
+        ));
+    }
+    if wanted.len() != batch.sequences.len() {
+        let (lists, sequences) = (wanted.len(), batch.sequences.len());
+        return Err(Error::new(format!("{lists} lists of wanted rows for {sequences} sequences; give one each")));
+    }
+    for (number, (rows, sequence)) in wanted.iter().zip(&batch.sequences).enumerate() {
+        if let Some(row) = rows.iter().find(|row| **row >= sequence.ids.len()) {
+            let tokens = sequence.ids.len();
+            return Err(Error::new(format!("sequence {number}: row {row} is wanted but there are {tokens} tokens")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The parametric architecture, computed with Burn tensors.
+//!
+//! Position-wise steps see rows `[batch * length, width]`; only attention knows where sequences begin. Padding is
+//! computed along and never looked at.
+
+mod attention;
+mod embeddings;
+mod head;
+mod layer;
+mod mask;
+mod pass;
+mod relative;
+
+use crate::{PaddedBatch, Parameters};
+use burn::tensor::{Bool, Tensor};
+use pass::Pass;
+use sparing_model::{Architecture, Error};
+
+/// A network: the architecture to walk. Holds no numbers.
+pub struct Network {
+    architecture: Architecture,
+}
+
+/// How a forward pass runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Mode {
+    /// Dropout of hidden states (after embeddings, attention output, FFN) and of attention probabilities; 0 for evaluation.
+    pub dropout: f64,
+    /// What to keep besides the result.
+    pub capture: Capture,
+    /// Matrix products in bf16 (weights stay f32 and are rounded on the way in; norms, softmax and the head's result
+    /// are f32). For GPUs with tensor cores.
+    pub bf16: bool,
+}
+
+/// Looks at every linear map of a forward pass, to replace its weight or input by an approximation that gradients pass
+/// through (fake quantization). Give it to [`Network::forward_with`].
+///
+/// Names are those of the weight's tensor in the file; a part of a fused tensor is named `c_attn.weight[0..768]`. The
+/// embeddings' projection and the head's maps come by too, which the engine keeps in f32 (a vocabulary decoder in bf16):
+/// pass those on as they are.
+pub trait LinearHook {
+    /// The matrix `[outputs, inputs]` to multiply with.
+    fn weight(&self, name: &str, weight: Tensor<2>) -> Tensor<2> {
+        let _ = name;
+        weight
+    }
+
+    /// The rows `[rows, inputs]` to multiply. Where several maps read the same rows (query, key, value) this is called
+    /// once, with the first map's name. `real` is `[rows, 1]`, false where a row is padding; `None`: all rows are real.
+    fn input(&self, name: &str, input: Tensor<2>, real: Option<&Tensor<2, Bool>>) -> Tensor<2> {
+        let _ = (name, real);
+        input
+    }
+}
+
+/// What a forward pass keeps for distillation.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Capture {
+    /// Embedding output and every layer's output.
+    pub hidden: bool,
+    /// Attention probabilities of every layer.
+    pub attention: bool,
+}
+
+/// What a forward pass returns.
+pub struct Forward {
+    /// What the head computes, before any softmax: sequence heads `[batch, 1, outputs]`, token heads `[batch, length, outputs]`.
+    pub output: Tensor<3>,
+    /// The last hidden state `[batch, length, hidden]`, after the final norm.
+    pub last: Tensor<3>,
+    /// With [`Capture::hidden`]: embedding output, then each layer's, `[batch, length, hidden]`.
+    pub hidden: Vec<Tensor<3>>,
+    /// With [`Capture::attention`]: `[batch, heads, length, length]` per layer.
+    pub attention: Vec<Tensor<4>>,
+}
+
+/// What a forward pass without a head returns.
+pub struct Encoded {
+    /// As [`Forward::last`].
+    pub last: Tensor<3>,
+    /// As [`Forward::hidden`].
+    pub hidden: Vec<Tensor<3>>,
+    /// As [`Forward::attention`].
+    pub attention: Vec<Tensor<4>>,
+}
+
+impl Network {
+    /// A network for this architecture.
+    pub fn new(architecture: &Architecture) -> Network {
+        Network { architecture: architecture.clone() }
+    }
+
+    /// The architecture.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// Runs a batch. Tracked by autodiff when the parameters are on an autodiff device.
+    pub fn forward(&self, parameters: &Parameters, batch: &PaddedBatch, mode: Mode) -> Result<Forward, Error> {
+        self.forward_with(parameters, batch, mode, None)
+    }
+
+    /// Runs a batch with a hook that sees every linear map.
+    pub fn forward_with(
+        &self,
+        parameters: &Parameters,
+        batch: &PaddedBatch,
+        mode: Mode,
+        hook: Option<&dyn LinearHook>,
+    ) -> Result<Forward, Error> {
+        let mut pass = Pass::new(&self.architecture, parameters, batch, mode, hook);
+        let Encoded { last, hidden, attention } = pass.encode()?;
+        let output = pass.head(last.clone())?;
+        Ok(Forward { output, last, hidden, attention })
+    }
+
+    /// Runs a batch up to the last hidden state, for those who want the head on some rows only ([`Network::head`]).
+    pub fn encode(
+        &self,
+        parameters: &Parameters,
+        batch: &PaddedBatch,
+        mode: Mode,
+        hook: Option<&dyn LinearHook>,
+    ) -> Result<Encoded, Error> {
+        Pass::new(&self.architecture, parameters, batch, mode, hook).encode()
+    }
+
+    /// The head's stages on chosen rows of the last hidden state: `[rows, hidden]` to `[rows, outputs]`. For heads that
+    /// answer per token; a language model's decoder is the dearest part of a step, and only masked tokens need it.
+    /// [`PaddedBatch::row`] says where rows are.
+    pub fn head(
+        &self,
+        parameters: &Parameters,
+        rows: Tensor<2>,
+        batch: &PaddedBatch,
+        mode: Mode,
+        hook: Option<&dyn LinearHook>,
+    ) -> Result<Tensor<2>, Error> {
+        Pass::new(&self.architecture, parameters, batch, mode, hook).stages(rows, false)
+    }
+}

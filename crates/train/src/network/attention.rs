@@ -1,0 +1,132 @@
+//! Multi-head attention: dense, whatever is masked.
+
+use super::pass::Pass;
+use burn::tensor::activation::softmax;
+use burn::tensor::{Bool, Tensor, TensorData};
+use sparing_model::{Attention, AttentionPosition, Error, Linear, Window};
+
+/// What a layer's projections read, rows of all tokens.
+pub(super) struct Sources {
+    pub(super) query_key: Tensor<2>,
+    pub(super) value: Tensor<2>,
+    /// Values read the same as queries and keys.
+    pub(super) shared: bool,
+    /// What global projections read.
+    pub(super) hidden: Tensor<2>,
+}
+
+impl Pass<'_> {
+    /// `softmax(q kᵀ scale + positions + mask) v` for all tokens: `[batch * length, heads * head_width]`.
+    pub(super) fn attention(
+        &mut self,
+        attention: &Attention,
+        sources: Sources,
+        captured: &mut Vec<Tensor<4>>,
+    ) -> Result<Tensor<2>, Error> {
+        let Sources { query_key, value, shared, hidden } = sources;
+        let query_key = self.input(&attention.query, query_key, true);
+        let value = if shared { query_key.clone() } else { self.input(&attention.value, value, true) };
+        let query = self.product(&attention.query, query_key.clone())?;
+        let key = self.heads(attention, self.product(&attention.key, query_key)?);
+        let value = self.heads(attention, self.product(&attention.value, value)?);
+        let query = self.heads(attention, query);
+
+        let mut bias = self.mask(attention);
+        let scores = match &attention.position {
+            AttentionPosition::None => self.scores(attention, query, key),
+            AttentionPosition::Buckets { table, buckets, max_distance } => {
+                let buckets = self.buckets(table, *buckets, *max_distance)?;
+                bias = Some(match bias {
+                    Some(mask) => buckets + mask,
+                    None => buckets,
+                });
+                self.scores(attention, query, key)
+            }
+            position @ AttentionPosition::Relative { .. } => self.relative(attention, position, query, key)?,
+        };
+        let scores = match bias {
+            Some(bias) => scores + bias,
+            None => scores,
+        };
+        let mut probabilities = softmax(scores, 3);
+        let mut context = self.mix(probabilities.clone(), value);
+        if let Some(window) = &attention.window {
+            let counts = self.globals();
+            if counts.iter().any(|count| *count > 0) {
+                let (seen, found) = self.global_queries(attention, window, hidden, &counts)?;
+                context = self.put_globals(context, found, &counts);
+                if self.mode.capture.attention {
+                    probabilities = self.put_globals(probabilities, seen, &counts);
+                }
+            }
+        }
+        if self.mode.capture.attention {
+            captured.push(probabilities);
+        }
+        let (rows, width) = (self.batch.count() * self.batch.length, attention.heads * attention.head_width);
+        Ok(self.wide(context.swap_dims(1, 2).reshape([rows, width])))
+    }
+
+    /// `[batch * length, heads * head_width]` to `[batch, heads, length, head_width]`.
+    fn heads(&self, attention: &Attention, rows: Tensor<2>) -> Tensor<4> {
+        let count = self.batch.count();
+        let length = rows.dims()[0] / count;
+        rows.reshape([count, length, attention.heads, attention.head_width]).swap_dims(1, 2)
+    }
+
+    /// Scaled scores `[batch, heads, queries, keys]`, f32.
+    fn scores(&self, attention: &Attention, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
+        // Queries are scaled, not scores: there are fewer of them.
+        self.wide((query * attention.scale).matmul(key.transpose()))
+    }
+
+    /// Values mixed by probabilities `[batch, heads, queries, keys]`.
+    fn mix(&self, probabilities: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
+        self.narrow(self.dropout(probabilities)).matmul(value)
+    }
+
+    /// Longformer's global tokens, which have projections of their own and see everything: probabilities and contexts
+    /// of the first rows of every sequence, as many as the sequence with most global tokens has.
+    fn global_queries(
+        &mut self,
+        attention: &Attention,
+        window: &Window,
+        hidden: Tensor<2>,
+        counts: &[usize],
+    ) -> Result<(Tensor<4>, Tensor<4>), Error> {
+        let (count, length, width) = (self.batch.count(), self.batch.length, hidden.dims()[1]);
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let first = hidden.clone().reshape([count, length, width]).slice([0..count, 0..most]);
+        let first = first.reshape([count * most, width]);
+        let project = |pass: &Self, linear: &Linear, rows: Tensor<2>, all: bool| {
+            Ok::<_, Error>(pass.heads(attention, pass.product(linear, pass.input(linear, rows, all))?))
+        };
+        let query = project(self, &window.global_query, first, false)?;
+        let key = project(self, &window.global_key, hidden.clone(), true)?;
+        let value = project(self, &window.global_value, hidden, true)?;
+        let mut scores = self.scores(attention, query, key);
+        if let Some(padding) = self.padding_mask() {
+            scores = scores + padding;
+        }
+        let probabilities = softmax(scores, 3);
+        let context = self.mix(probabilities.clone(), value);
+        Ok((probabilities, context))
+    }
+
+    /// Puts the results of global queries in place of the local ones.
+    fn put_globals(&self, local: Tensor<4>, global: Tensor<4>, counts: &[usize]) -> Tensor<4> {
+        let [count, heads, length, width] = local.dims();
+        let most = global.dims()[2];
+        let mut first = global;
+        if counts.iter().any(|c| *c < most) {
+            let is_local: Vec<bool> = counts.iter().flat_map(|c| (0..most).map(move |row| row >= *c)).collect();
+            let mask: Tensor<4, Bool> = Tensor::from_data(TensorData::new(is_local, [count, 1, most, 1]), &self.device);
+            let mask = mask.expand([count, heads, most, width]);
+            first = first.mask_where(mask, local.clone().slice([0..count, 0..heads, 0..most]));
+        }
+        if most == length {
+            return first;
+        }
+        Tensor::cat(vec![first, local.slice([0..count, 0..heads, most..length])], 2)
+    }
+}

@@ -1,0 +1,69 @@
+//! From the last hidden state to the answers.
+
+use super::pass::{Pass, activate};
+use burn::tensor::{Int, Tensor, TensorData};
+use sparing_model::{Error, HeadKind, HeadRows};
+
+impl Pass<'_> {
+    /// `[batch, length, hidden]` to `[batch, 1 or length, outputs]`.
+    pub(super) fn head(&self, last: Tensor<3>) -> Result<Tensor<3>, Error> {
+        let [count, length, width] = last.dims();
+        let (rows, all) = match self.architecture.head.rows {
+            HeadRows::All => (last.reshape([count * length, width]), true),
+            HeadRows::First => (last.slice([0..count, 0..1]).reshape([count, width]), false),
+            HeadRows::Last => {
+                let at = self.batch.lengths.iter().enumerate().map(|(i, n)| self.batch.row(i, n - 1) as i32);
+                let at = TensorData::new(at.collect::<Vec<i32>>(), [count]);
+                let at: Tensor<1, Int> = Tensor::from_data(at, &self.device);
+                (last.reshape([count * length, width]).select(0, at), false)
+            }
+            HeadRows::Mean => {
+                let sum = (last * self.real()).sum_dim(1).reshape([count, width]);
+                let shares: Vec<f32> = self.batch.lengths.iter().map(|n| 1.0 / *n as f32).collect();
+                (sum * Tensor::<2>::from_data(TensorData::new(shares, [count, 1]), &self.device), false)
+            }
+            HeadRows::Max => {
+                let padding = self.batch.mask.clone().bool_not().reshape([count, length, 1]);
+                let seen = last.mask_fill(padding.expand([count, length, width]), f32::MIN);
+                (seen.max_dim(1).reshape([count, width]), false)
+            }
+        };
+        let out = self.stages(rows, all)?;
+        let [rows, outputs] = out.dims();
+        Ok(out.reshape([count, rows / count, outputs]))
+    }
+
+    /// `[batch, length, 1]`, 1 where there is a token.
+    fn real(&self) -> Tensor<3> {
+        self.batch.mask.clone().float().reshape([self.batch.count(), self.batch.length, 1])
+    }
+
+    /// The stages, row by row. `all`: the rows are all tokens, padding among them.
+    pub(super) fn stages(&self, mut rows: Tensor<2>, all: bool) -> Result<Tensor<2>, Error> {
+        let head = &self.architecture.head;
+        let last = head.stages.iter().rposition(|stage| stage.linear.is_some());
+        // As published: classifiers see dropout, language models and answers do not.
+        let drops = matches!(
+            head.kind,
+            HeadKind::Classify | HeadKind::MultiLabel | HeadKind::Regress | HeadKind::TokenClassify
+        );
+        for (number, stage) in head.stages.iter().enumerate() {
+            if let Some(linear) = &stage.linear {
+                if drops && Some(number) == last {
+                    rows = self.dropout(rows);
+                }
+                let input = self.input(linear, rows, all);
+                rows = self.wide(self.product(linear, input)?);
+            }
+            rows = activate(stage.activation, rows);
+            if let Some(norm) = &stage.norm {
+                rows = self.norm(norm, rows)?;
+            }
+        }
+        if matches!(head.kind, HeadKind::Embed { normalise: true }) {
+            let lengths = rows.clone().square().sum_dim(1).sqrt().clamp_min(1e-12);
+            rows = rows / lengths;
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,318 @@
+//! Every fixture of the engine through Burn: against the reference's numbers, against the engine, and back to the file.
+
+use burn::tensor::Device;
+use serde_json::Value;
+use sparing_engine::{Economies, Engine, Options};
+use sparing_model::{Batch, Executor, Family, HeadRows, Model, OwnedTensor, Precision, Sequence, Wanted, Weights};
+use sparing_train::{BurnExecutor, Capture, Mode, Network, PaddedBatch, Parameters};
+use std::path::{Path, PathBuf};
+
+struct Golden {
+    sequences: Vec<Sequence>,
+    outputs: Vec<Vec<f32>>,
+    hidden: Vec<Vec<f32>>,
+}
+
+/// Name, model and golden numbers of every fixture; `FIXTURE=bert` takes only some.
+fn fixtures() -> Vec<(String, Model, Golden)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures");
+    let entries = std::fs::read_dir(root).expect("there are fixtures");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.join("golden.json").exists());
+    paths.sort();
+    let only = std::env::var("FIXTURE").unwrap_or_default();
+    let named = paths.into_iter().map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path));
+    let found: Vec<_> = named
+        .filter(|(name, _)| name.contains(&only))
+        .map(|(name, path)| (name, Model::load(&path).unwrap(), golden(&path)))
+        .collect();
+    assert!(!found.is_empty());
+    found
+}
+
+fn fixture(name: &str) -> (Model, Golden) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures").join(name);
+    (Model::load(&path).unwrap(), golden(&path))
+}
+
+fn golden(directory: &Path) -> Golden {
+    let text = std::fs::read(directory.join("golden.json")).unwrap();
+    let file: Value = serde_json::from_slice(&text).unwrap();
+    let rows = |key: &str| -> Vec<Vec<f32>> {
+        let lists = file[key].as_array().map(Vec::as_slice).unwrap_or_default();
+        let row = |list: &Value| list.as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect();
+        lists.iter().map(row).collect()
+    };
+    let ids = |list: &Value| -> Vec<u32> {
+        list.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+    };
+    let sequence = |s: &Value| Sequence { ids: ids(&s["ids"]), types: ids(&s["types"]) };
+    Golden {
+        sequences: file["sequences"].as_array().unwrap().iter().map(sequence).collect(),
+        outputs: rows("outputs"),
+        hidden: rows("hidden"),
+    }
+}
+
+/// The largest difference, relative to the largest number wanted.
+fn distance(got: &[Vec<f32>], want: &[Vec<f32>]) -> f32 {
+    assert_eq!(got.len(), want.len());
+    let scale = want.iter().flatten().fold(0f32, |m, x| m.max(x.abs())).max(1e-6);
+    let mut worst = 0f32;
+    for (got, want) in got.iter().zip(want) {
+        assert_eq!(got.len(), want.len());
+        for (g, w) in got.iter().zip(want) {
+            assert!(g.is_finite());
+            worst = worst.max((g - w).abs() / scale);
+        }
+    }
+    worst
+}
+
+/// All sequences of a fixture in one padded batch, with more padding than any needs.
+fn padded(sequences: &[Sequence], device: &Device) -> PaddedBatch {
+    let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap();
+    PaddedBatch::new(sequences, longest + 3, device)
+}
+
+/// The real rows of `[batch, rows, width]`.
+fn real_rows(cube: burn::Tensor<3>, lengths: &[usize]) -> Vec<Vec<f32>> {
+    let [_, rows, width] = cube.dims();
+    let values = cube.into_data().try_to_vec::<f32>().unwrap();
+    let keep = |length: usize| if rows == 1 { 1 } else { length };
+    let each = values.chunks_exact(rows * width).zip(lengths);
+    each.map(|(values, length)| values[..keep(*length) * width].to_vec()).collect()
+}
+
+#[test]
+fn every_fixture_matches_the_reference_and_the_engine() {
+    let device = Device::flex();
+    let mut failed = Vec::new();
+    for (name, model, golden) in fixtures() {
+        let options = Options { threads: 2, precision: Some(Precision::F32), economies: Economies::default() };
+        let engine = Engine::compile(&model, &options).unwrap();
+        let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+        let network = Network::new(&model.architecture);
+        let batch = padded(&golden.sequences, &device);
+        let forward = network.forward(&parameters, &batch, Mode::default()).unwrap();
+        let executor = BurnExecutor::new(&model.architecture, &parameters);
+        let run = |executor: &dyn Executor, wanted: Wanted| {
+            executor.run(&Batch { sequences: golden.sequences.clone(), wanted }).unwrap()
+        };
+        let (head, hidden) = (run(&executor, Wanted::Head), run(&executor, Wanted::Hidden));
+        let (engine_head, engine_hidden) = (run(&engine, Wanted::Head), run(&engine, Wanted::Hidden));
+        assert_eq!((head.width, hidden.width), (engine_head.width, engine_hidden.width), "{name}");
+        let mut worst = |what: &str, got: &[Vec<f32>], want: &[Vec<f32>]| {
+            let far = distance(got, want);
+            if far > 1e-4 {
+                failed.push(format!("{name} ({what}): {far:e}"));
+            }
+        };
+        let output = real_rows(forward.output, &batch.lengths);
+        let last = real_rows(forward.last, &batch.lengths);
+        worst("padded head", &output, &golden.outputs);
+        worst("padded hidden, engine", &last, &engine_hidden.sequences);
+        worst("executor head", &head.sequences, &golden.outputs);
+        worst("executor head, engine", &head.sequences, &engine_head.sequences);
+        worst("executor hidden, engine", &hidden.sequences, &engine_hidden.sequences);
+        if !golden.hidden.is_empty() {
+            worst("padded hidden", &last, &golden.hidden);
+        }
+        if model.architecture.head.rows == HeadRows::All {
+            let rows: Vec<Vec<usize>> = golden.sequences.iter().map(|s| vec![s.ids.len() - 1, 0]).collect();
+            let (got, want) = (run(&executor, Wanted::Rows(rows.clone())), run(&engine, Wanted::Rows(rows)));
+            worst("rows", &got.sequences, &want.sequences);
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn weights_come_back_bit_by_bit() {
+    for (name, model, _) in fixtures() {
+        for device in [Device::flex(), Device::flex().autodiff()] {
+            let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+            let tensors = parameters.to_tensors().unwrap();
+            let floats = model.weights.names().filter(|n| parameters.contains(n)).count();
+            assert_eq!(tensors.len(), floats);
+            for tensor in &tensors {
+                let stored = model.weights.tensor(&tensor.name).unwrap();
+                let mut values = vec![0.0; stored.len()];
+                stored.read(0, &mut values);
+                let want = OwnedTensor::f32(&tensor.name, stored.shape, &values);
+                assert!(*tensor == want, "{name}: {}", tensor.name);
+            }
+            // What was trained is loadable again.
+            let again = Weights::from_tensors(&tensors).unwrap();
+            model.architecture.check(&again).unwrap();
+        }
+    }
+}
+
+#[test]
+fn captures_are_one_per_layer_and_probabilities_ignore_padding() {
+    for (name, model, golden) in fixtures() {
+        let device = Device::flex();
+        let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+        let batch = padded(&golden.sequences, &device);
+        let mode = Mode { capture: Capture { hidden: true, attention: true }, ..Mode::default() };
+        let forward = Network::new(&model.architecture).forward(&parameters, &batch, mode).unwrap();
+        let layers = model.architecture.layers.len();
+        assert_eq!((forward.hidden.len(), forward.attention.len()), (layers + 1, layers), "{name}");
+        for probabilities in forward.attention {
+            let [_, heads, length, _] = probabilities.dims();
+            let values = probabilities.into_data().try_to_vec::<f32>().unwrap();
+            for (number, real) in batch.lengths.iter().enumerate() {
+                for head in 0..heads {
+                    for query in 0..*real {
+                        let at = ((number * heads + head) * length + query) * length;
+                        let seen: f32 = values[at..at + real].iter().sum();
+                        let padding: f32 = values[at + real..at + length].iter().sum();
+                        assert!((seen - 1.0).abs() < 1e-4 && padding == 0.0, "{name}: {seen} {padding}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A number to differentiate: outputs weighted unevenly, padding left out.
+fn objective(network: &Network, parameters: &Parameters, batch: &PaddedBatch) -> burn::Tensor<1> {
+    let output = network.forward(parameters, batch, Mode::default()).unwrap().output;
+    let [count, rows, width] = output.dims();
+    let weight = |number: usize, row: usize, column: usize| {
+        let real = rows == 1 || row < batch.lengths[number];
+        if real { ((number * 7 + row * 3 + column * 5) % 11) as f32 / 11.0 - 0.4 } else { 0.0 }
+    };
+    let mut weights = Vec::with_capacity(count * rows * width);
+    for number in 0..count {
+        for row in 0..rows {
+            weights.extend((0..width).map(|column| weight(number, row, column)));
+        }
+    }
+    let weights = burn::tensor::TensorData::new(weights, [count, rows, width]);
+    (output.tanh() * burn::Tensor::<3>::from_data(weights, &Device::flex())).sum()
+}
+
+/// Gradients by autodiff against those by differences, along a direction of each tensor at a time.
+fn gradients_agree(name: &str) {
+    let (model, golden) = fixture(name);
+    let network = Network::new(&model.architecture);
+    let device = Device::flex().autodiff();
+    let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+    let batch = padded(&golden.sequences, &device);
+    let loss = objective(&network, &parameters, &batch);
+    let mut grads = loss.backward();
+    let mut tried = 0;
+    let names: Vec<String> = parameters.iter().map(|(name, _)| name.to_string()).collect();
+    for tensor in &names {
+        let Some(gradient) = parameters.get(tensor).unwrap().value.grad_remove(&mut grads) else { continue };
+        let gradient = gradient.into_data().try_to_vec::<f32>().unwrap();
+        let length = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+        assert!(length.is_finite(), "{name}: {tensor}");
+        // Along the gradient itself the slope is its length. Too flat a tensor drowns in rounding.
+        if length < 1e-2 {
+            continue;
+        }
+        let value = |step: f64| {
+            let mut moved = parameters.without_autodiff();
+            let old = moved.get(tensor).unwrap();
+            let shape = old.shape.clone();
+            let mut values = old.value.clone().into_data().try_to_vec::<f32>().unwrap();
+            for (value, g) in values.iter_mut().zip(&gradient) {
+                *value += (step * f64::from(*g) / length) as f32;
+            }
+            moved.insert_values(tensor, values, shape);
+            f64::from(objective(&network, &moved, &batch).into_scalar::<f32>())
+        };
+        // A long step sees curvature, a short one rounding, and at a kink (ReLU) the two sides differ: a right gradient
+        // agrees with one of them.
+        let here = value(0.0);
+        let slopes = [2e-3, 5e-4, 1e-4].map(|step| {
+            let (up, down) = ((value(step) - here) / step, (here - value(-step)) / step);
+            [(up + down) / 2.0, up, down]
+        });
+        let near = |slope: &f64| (slope - length).abs() < 0.01 * length + 2e-3;
+        assert!(slopes.iter().flatten().any(near), "{name}: {tensor}: {slopes:?} by differences, {length} by autodiff");
+        tried += 1;
+    }
+    assert!(tried * 2 > names.len(), "{name}: only {tried} of {} tensors have a slope", names.len());
+}
+
+#[test]
+fn gradients_of_bert() {
+    gradients_agree("bert-classify");
+}
+
+#[test]
+fn gradients_of_gpt2() {
+    gradients_agree("gpt2-token");
+}
+
+#[test]
+fn gradients_of_xlnet() {
+    gradients_agree("xlnet-classify");
+}
+
+#[test]
+fn gradients_of_the_others() {
+    for name in ["mobilebert-classify", "longformer-answer", "mpnet-token", "albert-classify", "bert-mlm"] {
+        gradients_agree(name);
+    }
+}
+
+#[test]
+fn frozen_tensors_have_no_gradient() {
+    let (model, golden) = fixture("bert-classify");
+    let device = Device::flex().autodiff();
+    let mut parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+    parameters.set_trainable(|name| name.starts_with("classifier"));
+    let batch = padded(&golden.sequences, &device);
+    let mut grads = objective(&Network::new(&model.architecture), &parameters, &batch).backward();
+    for (name, parameter) in parameters.iter() {
+        let has = parameter.value.grad_remove(&mut grads).is_some();
+        assert_eq!(has, name.starts_with("classifier"), "{name}");
+    }
+}
+
+#[test]
+fn dropout_follows_the_seed() {
+    let (model, golden) = fixture("bert-classify");
+    let device = Device::flex();
+    let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+    let batch = padded(&golden.sequences, &device);
+    let network = Network::new(&model.architecture);
+    let run = |seed: Option<u64>, dropout: f64| {
+        seed.iter().for_each(|seed| device.seed(*seed));
+        let forward = network.forward(&parameters, &batch, Mode { dropout, ..Mode::default() }).unwrap();
+        forward.output.into_data().try_to_vec::<f32>().unwrap()
+    };
+    let exact = run(None, 0.0);
+    let (one, two, three) = (run(Some(1), 0.1), run(Some(1), 0.1), run(Some(2), 0.1));
+    assert_eq!(one, two);
+    assert!(one != three && one != exact);
+}
+
+#[test]
+fn fresh_heads_and_whole_models() {
+    for (name, model, golden) in fixtures() {
+        let device = Device::flex();
+        // Every tensor the architecture names, with the shape it has in the file.
+        let fresh = Parameters::random(&model.architecture, 5, &device);
+        let weights = Weights::from_tensors(&fresh.to_tensors().unwrap()).unwrap();
+        model.architecture.check(&weights).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (tensor, parameter) in fresh.iter() {
+            if model.weights.contains(tensor) {
+                assert_eq!(parameter.shape, model.weights.tensor(tensor).unwrap().shape, "{name}: {tensor}");
+            }
+        }
+        let batch = padded(&golden.sequences, &device);
+        Network::new(&model.architecture).forward(&fresh, &batch, Mode::default()).unwrap();
+    }
+    let (model, _) = fixture("bert-classify");
+    assert_eq!(model.architecture.family, Family::Bert);
+    let mut parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
+    assert!(parameters.init_head(&model.architecture, 1).unwrap().is_empty());
+    parameters.remove("classifier.weight");
+    assert_eq!(parameters.init_head(&model.architecture, 1).unwrap(), ["classifier.weight"]);
+}
