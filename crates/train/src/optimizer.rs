@@ -1,5 +1,7 @@
 //! AdamW (Loshchilov and Hutter 2017, <https://arxiv.org/abs/1711.05101>) over named tensors.
 
+mod host;
+
 use crate::Parameters;
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
@@ -37,17 +39,20 @@ pub struct AdamW {
     moments: BTreeMap<String, Moments>,
     /// Factor of the rate by name; 1 where there is none.
     scales: BTreeMap<String, f64>,
+    /// On the CPU, update in one pass over memory.
+    fused: bool,
 }
 
-struct Moments {
-    first: Tensor<2>,
-    second: Tensor<2>,
+/// Means of gradients and of their squares.
+enum Moments {
+    Device { first: Tensor<2>, second: Tensor<2> },
+    Host { first: Vec<f32>, second: Vec<f32>, shape: [usize; 2] },
 }
 
 impl AdamW {
     /// An optimizer that has seen nothing yet. `scales`: factor of the rate by tensor name, 1 where there is none.
     pub fn new(options: AdamOptions, scales: BTreeMap<String, f64>) -> AdamW {
-        AdamW { options, step: 0, moments: BTreeMap::new(), scales }
+        AdamW { options, step: 0, moments: BTreeMap::new(), scales, fused: true }
     }
 
     /// Updates done.
@@ -58,43 +63,112 @@ impl AdamW {
     /// One update with this rate. Returns the gradients' norm before clipping, `[1]`, still on the device.
     ///
     /// Tensors without a gradient stay as they are: a layer that was not used has nothing to learn and nothing to decay.
-    pub fn update(&mut self, parameters: &mut Parameters, mut gradients: NamedGradients, rate: f64) -> Tensor<1> {
+    pub fn update(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: NamedGradients,
+        rate: f64,
+    ) -> Result<Tensor<1>, Error> {
+        self.step += 1;
+        if self.fused && parameters.device().clone().inner() == Device::flex() {
+            self.update_on_host(parameters, gradients, rate)
+        } else {
+            Ok(self.update_on_device(parameters, gradients, rate))
+        }
+    }
+
+    /// `1 - beta^step` of both moments: what is missing from means that began at zero.
+    fn corrections(&self) -> (f64, f64) {
+        let AdamOptions { beta1, beta2, .. } = self.options;
+        (1.0 - beta1.powf(self.step as f64), 1.0 - beta2.powf(self.step as f64))
+    }
+
+    /// The rate of one tensor, and what decay leaves of it.
+    fn rate(&self, name: &str, shape: &[usize], rate: f64) -> (f64, f64) {
+        let rate = rate * self.scales.get(name).copied().unwrap_or(1.0);
+        (rate, if decays(name, shape) { 1.0 - rate * self.options.weight_decay } else { 1.0 })
+    }
+
+    fn update_on_device(&mut self, parameters: &mut Parameters, mut gradients: NamedGradients, rate: f64) -> Tensor<1> {
         let norm = global_norm(&gradients, parameters.device());
         let o = self.options;
         let clip = o.clip.map(|limit| (norm.clone().add_scalar(1e-6).recip() * limit).clamp_max(1.0));
-        self.step += 1;
-        let correction1 = 1.0 - o.beta1.powf(self.step as f64);
-        let correction2 = 1.0 - o.beta2.powf(self.step as f64);
+        let (correction1, correction2) = self.corrections();
         for (name, parameter) in parameters.iter_mut() {
             let Some(mut g) = gradients.remove(name) else { continue };
             if let Some(clip) = &clip {
                 g = g * clip.clone().reshape([1, 1]);
             }
-            let rate = rate * self.scales.get(name).copied().unwrap_or(1.0);
+            let (rate, keep) = self.rate(name, &parameter.shape, rate);
             let square = (g.clone() * g.clone()).mul_scalar(1.0 - o.beta2);
             let g = g.mul_scalar(1.0 - o.beta1);
             let (first, second) = match self.moments.remove(name) {
-                Some(m) => (m.first.mul_scalar(o.beta1) + g, m.second.mul_scalar(o.beta2) + square),
-                None => (g, square),
+                Some(Moments::Device { first, second }) => {
+                    (first.mul_scalar(o.beta1) + g, second.mul_scalar(o.beta2) + square)
+                }
+                _ => (g, square),
             };
             let root = second.clone().sqrt().div_scalar(correction2.sqrt()).add_scalar(o.epsilon);
             let change = (first.clone() / root).mul_scalar(rate / correction1);
-            let mut value = parameter.value.clone().inner();
-            if o.weight_decay != 0.0 && decays(name, &parameter.shape) {
-                value = value.mul_scalar(1.0 - rate * o.weight_decay);
-            }
-            parameter.value = (value - change).autodiff().require_grad();
-            self.moments.insert(name.to_string(), Moments { first, second });
+            let value = parameter.value.clone().inner();
+            let value = if keep == 1.0 { value } else { value.mul_scalar(keep) };
+            parameter.replace(value - change);
+            self.moments.insert(name.to_string(), Moments::Device { first, second });
         }
         norm
+    }
+
+    fn update_on_host(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: NamedGradients,
+        rate: f64,
+    ) -> Result<Tensor<1>, Error> {
+        let device = parameters.device().clone().inner();
+        let mut gradients: BTreeMap<String, TensorData> =
+            gradients.into_iter().map(|(name, g)| (name, g.into_data())).collect();
+        let squares = gradients.values().map(host::square_sum).collect::<Result<Vec<f64>, _>>()?;
+        let norm = squares.iter().sum::<f64>().sqrt();
+        let clip = self.options.clip.map_or(1.0, |limit| (limit / (norm + 1e-6)).min(1.0)) as f32;
+        let (correction1, correction2) = self.corrections();
+        for (name, parameter) in parameters.iter_mut() {
+            let Some(gradient) = gradients.remove(name) else { continue };
+            let gradient = host::numbers(&gradient)?;
+            let (rate, keep) = self.rate(name, &parameter.shape, rate);
+            let factors = host::Factors {
+                clip,
+                change: (rate / correction1) as f32,
+                keep: keep as f32,
+                root: (1.0 / correction2.sqrt()) as f32,
+            };
+            let shape = parameter.value.dims();
+            let (mut first, mut second) = match self.moments.remove(name) {
+                Some(Moments::Host { first, second, .. }) => (first, second),
+                _ => (vec![0.0; gradient.len()], vec![0.0; gradient.len()]),
+            };
+            // The parameter lets go of its numbers, so that they are changed where they are.
+            let empty = Tensor::zeros([1, 1], &parameter.value.device());
+            let mut value = std::mem::replace(&mut parameter.value, empty).inner().into_data();
+            let numbers = value.as_mut_slice::<f32>();
+            let numbers = numbers.map_err(|e| Error::new(format!("tensor \"{name}\" cannot be changed ({e:?})")))?;
+            host::update(&self.options, &factors, numbers, gradient, &mut first, &mut second);
+            parameter.replace(Tensor::from_data(value, &device));
+            self.moments.insert(name.to_string(), Moments::Host { first, second, shape });
+        }
+        Ok(host::scalar(norm, &device))
     }
 
     /// The state as tensors, to be saved.
     pub(crate) fn to_tensors(&self) -> Result<Vec<OwnedTensor>, Error> {
         let mut tensors = Vec::with_capacity(2 * self.moments.len());
         for (name, moments) in &self.moments {
-            tensors.push(to_owned(&format!("first/{name}"), &moments.first)?);
-            tensors.push(to_owned(&format!("second/{name}"), &moments.second)?);
+            let names = (format!("first/{name}"), format!("second/{name}"));
+            tensors.extend(match moments {
+                Moments::Device { first, second } => [to_owned(&names.0, first)?, to_owned(&names.1, second)?],
+                Moments::Host { first, second, shape } => {
+                    [OwnedTensor::f32(names.0, shape, first), OwnedTensor::f32(names.1, shape, second)]
+                }
+            });
         }
         Ok(tensors)
     }
@@ -102,12 +176,19 @@ impl AdamW {
     /// Takes the state back from tensors, bit by bit.
     pub(crate) fn restore(&mut self, weights: &Weights, step: u64, device: &Device) -> Result<(), Error> {
         let device = device.clone().inner();
+        let host = self.fused && device == Device::flex();
         self.moments.clear();
         for full in weights.names() {
             let Some(name) = full.strip_prefix("first/") else { continue };
-            let first = from_weights(weights, full, &device)?;
-            let second = from_weights(weights, &format!("second/{name}"), &device)?;
-            self.moments.insert(name.to_string(), Moments { first, second });
+            let second = format!("second/{name}");
+            let moments = if host {
+                let (first, shape) = matrix(weights, full)?;
+                Moments::Host { first, second: matrix(weights, &second)?.0, shape }
+            } else {
+                let first = from_weights(weights, full, &device)?;
+                Moments::Device { first, second: from_weights(weights, &second, &device)? }
+            };
+            self.moments.insert(name.to_string(), moments);
         }
         self.step = step;
         Ok(())
@@ -138,6 +219,12 @@ pub(crate) fn to_owned(name: &str, tensor: &Tensor<2>) -> Result<OwnedTensor, Er
 
 /// A saved matrix on the device.
 pub(crate) fn from_weights(weights: &Weights, name: &str, device: &Device) -> Result<Tensor<2>, Error> {
+    let (values, shape) = matrix(weights, name)?;
+    Ok(Tensor::from_data(TensorData::new(values, shape), device))
+}
+
+/// A saved matrix.
+fn matrix(weights: &Weights, name: &str) -> Result<(Vec<f32>, [usize; 2]), Error> {
     let tensor = weights.tensor(name)?;
     let [rows, columns] = *tensor.shape else {
         return Err(Error::new(format!(
@@ -147,5 +234,38 @@ pub(crate) fn from_weights(weights: &Weights, name: &str, device: &Device) -> Re
     };
     let mut values = vec![0.0; tensor.len()];
     tensor.read(0, &mut values);
-    Ok(Tensor::from_data(TensorData::new(values, [rows, columns]), device))
+    Ok((values, [rows, columns]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_updating_agree() {
+        let mut sums = Vec::new();
+        for fused in [true, false] {
+            let mut parameters = Parameters::empty(&Device::flex().autodiff());
+            parameters.insert_values("w", (0..60).map(|i| (i as f32).sin()).collect(), vec![6, 10]);
+            let mut adam = AdamW { fused, ..AdamW::new(AdamOptions::default(), BTreeMap::new()) };
+            for step in 0..5 {
+                let g: Vec<f32> = (0..60).map(|i| ((i * (step + 2)) as f32).cos()).collect();
+                let g = Tensor::from_data(TensorData::new(g, [6, 10]), &Device::flex());
+                adam.update(&mut parameters, BTreeMap::from([("w".to_string(), g)]), 0.1).unwrap();
+            }
+            let tensors: Vec<OwnedTensor> =
+                adam.to_tensors().unwrap().into_iter().chain(parameters.to_tensors().unwrap()).collect();
+            let numbers = |t: &OwnedTensor| -> Vec<f32> {
+                t.bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+            };
+            sums.push(tensors.iter().flat_map(numbers).collect::<Vec<f32>>());
+            // Saved and restored, the state is the same bit by bit.
+            let saved = Weights::from_tensors(&adam.to_tensors().unwrap()).unwrap();
+            let mut again = AdamW { fused, ..AdamW::new(AdamOptions::default(), BTreeMap::new()) };
+            again.restore(&saved, 5, parameters.device()).unwrap();
+            assert_eq!(again.to_tensors().unwrap(), adam.to_tensors().unwrap());
+        }
+        assert_eq!(sums[0].len(), 180);
+        assert!(sums[0].iter().zip(&sums[1]).all(|(a, b)| (a - b).abs() < 1e-5), "{sums:?}");
+    }
 }

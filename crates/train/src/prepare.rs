@@ -141,6 +141,8 @@ pub struct Prepared {
     pub files: Vec<(String, Vec<u8>)>,
     /// Where the tensors come from: the name there, the name here.
     pairs: Vec<(String, String)>,
+    /// Tensors beside the network's that are saved too.
+    also: Vec<String>,
 }
 
 impl Prepared {
@@ -174,7 +176,7 @@ impl Prepared {
         // Files that would make it a sentence encoder again, whatever its head.
         files.retain(|(name, _)| !name.contains("sentence") && name != "modules.json");
         files.insert(0, ("config.json".to_string(), text));
-        Ok(Prepared { architecture, files, pairs })
+        Ok(Prepared { architecture, files, pairs, also: vec![] })
     }
 
     /// The numbers on a device: taken over where name and shape agree, fresh by the seed elsewhere. Also the names of
@@ -206,9 +208,15 @@ impl Prepared {
         self.pairs = pairs;
     }
 
+    /// Saves these tensors too, though the network does not name them.
+    pub(crate) fn keep_also(&mut self, names: Vec<String>) {
+        self.also = names;
+    }
+
     /// Writes a Hugging Face directory; tensors that the network does not name (projections) are left out.
     pub fn write(&self, directory: &Path, parameters: &Parameters, extra: &[(&str, &[u8])]) -> Result<(), Error> {
-        let names: BTreeSet<String> = inventory(&self.architecture).into_iter().map(|e| e.name).collect();
+        let names = inventory(&self.architecture).into_iter().map(|e| e.name);
+        let names: BTreeSet<String> = names.chain(self.also.iter().cloned()).collect();
         let mut tensors = parameters.to_tensors()?;
         tensors.retain(|t| names.contains(&t.name));
         let mut files: Vec<(&str, &[u8])> = self.files.iter().map(|(n, c)| (n.as_str(), c.as_slice())).collect();

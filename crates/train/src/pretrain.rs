@@ -1,17 +1,19 @@
-//! Pre-training on plain text: masked words, or the next word.
+//! Pre-training on plain text: masked words (and the order of two pieces), or the next word.
 
-use crate::data::{Example, Target, parallel};
-use crate::objective::{Loss, Objective, Pass, head_loss, pad};
+mod pair_head;
+
+use crate::corpus::{Masking, PairTask, Pairs, pieces};
+use crate::data::{Example, Target};
+use crate::losses::cross_entropy;
+use crate::objective::{Loss, Objective, Pass, pad};
 use crate::random::Random;
 use crate::session::{Place, Session};
 use crate::trainer::{Event, TrainOptions};
-use crate::{Capture, FakeQuantization, LinearHook, Network, Parameters, Prepared, Summary};
-use burn::tensor::Device;
-use sparing_model::{Error, HeadKind, Model, Sequence, Tokenizer};
+use crate::{Capture, FakeQuantization, LinearHook, Network, PaddedBatch, Parameters, Prepared, Summary};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use pair_head::PairHead;
+use sparing_model::{Error, HeadKind, Model, Sequence};
 use sparing_tasks::Dataset;
-
-/// Share of tokens that are predicted (Devlin et al. 2018).
-pub const MASKED_SHARE: f64 = 0.15;
 
 /// Model, texts and how.
 pub struct Pretrain<'a> {
@@ -23,6 +25,8 @@ pub struct Pretrain<'a> {
     pub scratch: bool,
     /// Texts; each document is cut into pieces.
     pub corpus: &'a [String],
+    /// What is asked beside hidden words (BERT and ALBERT).
+    pub pairs: Option<PairTask>,
     /// A text to choose the best model by.
     pub dev: Option<&'a Dataset>,
     /// How.
@@ -50,17 +54,27 @@ impl Pretrain<'_> {
             HeadKind::MaskedLm => false,
             _ => return Err(Error::new("pre-training needs a head that predicts words")),
         };
-        let pieces = pieces(tokenizer, self.corpus, most, causal)?;
-        let notes = vec![format!("{} pieces of at most {most} tokens", pieces.len())];
+        let network = Network::new(architecture);
+        let texts = match self.pairs {
+            None => Texts::Pieces(pieces(tokenizer, self.corpus, most, causal)?),
+            Some(_) if causal => return Err(Error::new("pairs are for models that fill masks")),
+            Some(task) => Texts::Pairs(Pairs::new(tokenizer, self.corpus, most, task)?, PairHead::new(architecture)?),
+        };
+        let lengths = texts.lengths();
+        let notes = vec![format!("{} pieces of at most {most} tokens", lengths.len())];
         let objective = Language {
-            network: &Network::new(architecture),
-            lengths: pieces.iter().map(|p| p.ids.len()).collect(),
-            pieces: &pieces,
+            network: &network,
+            lengths,
+            texts: &texts,
             masking: if causal { None } else { Some(Masking::new(tokenizer)?) },
             hook: self.quantization.as_ref().map(|q| q as &dyn LinearHook),
         };
+        let mut prepared = self.prepared.clone();
+        if let Texts::Pairs(_, head) = &texts {
+            prepared.keep_also(head.names());
+        }
         let session = Session {
-            prepared: &self.prepared,
+            prepared: &prepared,
             tokenizer,
             dev: self.dev,
             max_tokens: Some(most),
@@ -70,98 +84,41 @@ impl Pretrain<'_> {
             title: if causal { "Causal language modelling" } else { "Masked language modelling" }.to_string(),
         };
         let device = self.device.clone().autodiff();
-        let make = |seed: u64| match self.scratch {
-            true => Ok((Parameters::random(architecture, seed, &device), vec![])),
-            false => self.prepared.parameters(&self.model.weights, seed, &device),
+        let make = |seed: u64| {
+            let (mut parameters, fresh) = match self.scratch {
+                true => (Parameters::random(architecture, seed, &device), vec![]),
+                false => self.prepared.parameters(&self.model.weights, seed, &device)?,
+            };
+            if let Texts::Pairs(_, head) = &texts {
+                head.begin(&mut parameters, (!self.scratch).then_some(&self.model.weights), seed);
+            }
+            Ok((parameters, fresh))
         };
-        let options =
-            TrainOptions { subject: format!("pre-train on {} texts", self.corpus.len()), ..self.options.clone() };
+        let subject = format!("pre-train on {} texts, {:?}", self.corpus.len(), self.pairs);
+        let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }
 }
 
-/// Cuts documents into pieces of at most `most` tokens with special tokens where the model wants them. A causal model
-/// reads documents end to end, divided by the token that ends a text.
-pub fn pieces(tokenizer: &Tokenizer, corpus: &[String], most: usize, causal: bool) -> Result<Vec<Sequence>, Error> {
-    let documents: Vec<&str> = corpus.iter().map(String::as_str).collect();
-    let tokens = parallel(&documents, &|text| {
-        let mut ids = Vec::new();
-        for window in tokenizer.encode_windows("", text, None, 0)? {
-            let content = (0..window.texts.len()).filter(|&i| window.texts[i] == Some(1));
-            ids.extend(content.map(|i| window.sequence.ids[i]));
-        }
-        Ok(ids)
-    })?;
-    let plain = |ids: Vec<u32>| Sequence { ids, types: Vec::new() };
-    let all: Vec<Sequence> = if causal {
-        let mut joined: Vec<u32> = Vec::new();
-        for ids in tokens {
-            joined.extend(ids);
-            joined.extend(tokenizer.end_id());
-        }
-        joined.chunks(most).filter(|c| c.len() > 1).map(|c| plain(c.to_vec())).collect()
-    } else {
-        let edges = tokenizer.encode("", None, None)?.sequence.ids;
-        let split = usize::from(edges.len() > 1);
-        let room = most.saturating_sub(edges.len());
-        if room == 0 {
-            return Err(Error::new(format!("{most} tokens leave no room for text beside the special ones")));
-        }
-        let wrap = |chunk: &[u32]| plain([&edges[..split], chunk, &edges[split..]].concat());
-        tokens.iter().flat_map(|ids| ids.chunks(room)).map(wrap).collect()
-    };
-    if all.is_empty() {
-        return Err(Error::new("the corpus holds no text"));
-    }
-    Ok(all)
+/// What is read.
+enum Texts {
+    Pieces(Vec<Sequence>),
+    Pairs(Pairs, PairHead),
 }
 
-/// How tokens are hidden: of those chosen, 80% become the mask, 10% another token, 10% stay (Devlin et al. 2018).
-#[derive(Debug, Clone)]
-pub struct Masking {
-    mask: u32,
-    /// Tokens that may take another's place.
-    ordinary: Vec<u32>,
-    special: Vec<u32>,
-}
-
-impl Masking {
-    /// For a tokenizer with a mask token.
-    pub fn new(tokenizer: &Tokenizer) -> Result<Masking, Error> {
-        let mask = tokenizer.mask_id().ok_or_else(|| Error::new("the tokenizer has no mask token"))?;
-        let edges = tokenizer.encode("", None, None)?.sequence.ids;
-        let mut special: Vec<u32> = tokenizer.special_ids().iter().copied().chain(edges).chain([mask]).collect();
-        special.sort_unstable();
-        special.dedup();
-        let ordinary = (0..tokenizer.vocabulary() as u32).filter(|id| special.binary_search(id).is_err()).collect();
-        Ok(Masking { mask, ordinary, special })
-    }
-
-    /// Hides tokens of a piece; the same seed hides the same. Special tokens stay.
-    pub fn apply(&self, piece: &Sequence, seed: u64) -> Example {
-        let mut random = Random::new(seed);
-        let mut ids = piece.ids.clone();
-        let mut rows = Vec::new();
-        let mut candidates: Vec<usize> =
-            (0..ids.len()).filter(|&i| self.special.binary_search(&ids[i]).is_err()).collect();
-        random.shuffle(&mut candidates);
-        let count = (candidates.len() as f64 * MASKED_SHARE).round().max(1.0) as usize;
-        for &i in candidates.iter().take(count) {
-            rows.push((i, ids[i]));
-            match random.uniform() {
-                u if u < 0.8 => ids[i] = self.mask,
-                u if u < 0.9 && !self.ordinary.is_empty() => ids[i] = self.ordinary[random.below(self.ordinary.len())],
-                _ => {}
-            }
+impl Texts {
+    fn lengths(&self) -> Vec<usize> {
+        match self {
+            Texts::Pieces(pieces) => pieces.iter().map(|p| p.ids.len()).collect(),
+            Texts::Pairs(pairs, _) => pairs.lengths(),
         }
-        Example { sequence: Sequence { ids, types: piece.types.clone() }, target: Target::Rows(rows) }
     }
 }
 
 /// Predicting words.
 struct Language<'a> {
     network: &'a Network,
-    pieces: &'a [Sequence],
+    texts: &'a Texts,
     lengths: Vec<usize>,
     masking: Option<Masking>,
     hook: Option<&'a dyn LinearHook>,
@@ -173,21 +130,65 @@ impl Objective for Language<'_> {
     }
 
     fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {
-        let example = |&i: &usize| match &self.masking {
-            // Other tokens are hidden in every epoch.
-            Some(masking) => masking.apply(&self.pieces[i], Random::at(pass.seed, &[i as u64]).bits()),
-            None => next_tokens(&self.pieces[i]),
-        };
-        let examples: Vec<Example> = chosen.iter().map(example).collect();
+        let mut changed = Vec::new();
+        let mut examples = Vec::with_capacity(chosen.len());
+        for &i in chosen {
+            // Other tokens are hidden, other pairs are made in every epoch.
+            let seed = Random::at(pass.seed, &[i as u64]).bits();
+            let piece = match self.texts {
+                Texts::Pieces(pieces) => pieces[i].clone(),
+                Texts::Pairs(pairs, _) => {
+                    let (pair, swapped) = pairs.pair(i, seed);
+                    changed.push(swapped as i32);
+                    pair
+                }
+            };
+            examples.push(match &self.masking {
+                Some(masking) => masking.apply(&piece, seed ^ 1),
+                None => next_tokens(piece),
+            });
+        }
         let chosen: Vec<&Example> = examples.iter().collect();
         let batch = pad(self.network, &chosen, parameters.device());
-        let forward = self.network.forward_with(parameters, &batch, pass.mode(Capture::default()), self.hook)?;
-        Ok(Loss { value: head_loss(forward.output, &batch, &chosen)?, tokens: batch.tokens() })
+        let mode = pass.mode(Capture::default());
+        let last = self.network.encode(parameters, &batch, mode, self.hook)?.last;
+        let [count, length, width] = last.dims();
+        let device = last.device();
+        let indices = |values: Vec<i32>| -> Tensor<1, Int> {
+            let length = values.len();
+            Tensor::from_data(TensorData::new(values, [length]), &device)
+        };
+        let (places, classes) = wanted_rows(&chosen, &batch);
+        let flat = last.reshape([count * length, width]);
+        // The vocabulary is the dearest map of all: only rows that are asked for go through it.
+        let rows = flat.clone().select(0, indices(places));
+        let logits = self.network.head(parameters, rows, &batch, mode, self.hook)?;
+        let mut value = cross_entropy(logits, indices(classes));
+        if let Texts::Pairs(_, head) = self.texts {
+            let firsts = indices((0..count).map(|i| batch.row(i, 0) as i32).collect());
+            let answers = head.answers(parameters, flat.select(0, firsts))?;
+            value = value + cross_entropy(answers, indices(changed));
+        }
+        Ok(Loss { value, tokens: batch.tokens() })
     }
 }
 
+/// Where tokens are to be predicted in the padded batch, and which.
+fn wanted_rows(examples: &[&Example], batch: &PaddedBatch) -> (Vec<i32>, Vec<i32>) {
+    let mut found = (Vec::new(), Vec::new());
+    for (i, example) in examples.iter().enumerate() {
+        if let Target::Rows(rows) = &example.target {
+            for &(row, id) in rows {
+                found.0.push(batch.row(i, row) as i32);
+                found.1.push(id as i32);
+            }
+        }
+    }
+    found
+}
+
 /// Every row predicts the token after it.
-fn next_tokens(piece: &Sequence) -> Example {
+fn next_tokens(piece: Sequence) -> Example {
     let rows = piece.ids[1..].iter().copied().enumerate().collect();
-    Example { sequence: piece.clone(), target: Target::Rows(rows) }
+    Example { sequence: piece, target: Target::Rows(rows) }
 }

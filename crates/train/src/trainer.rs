@@ -305,7 +305,7 @@ impl<'a> Run<'a> {
             losses.push(value.inner());
         }
         let rate = o.schedule.at(state.step, self.total);
-        let norm = optimizer.update(parameters, gradients, rate);
+        let norm = optimizer.update(parameters, gradients, rate)?;
         state.step += 1;
         state.tokens += tokens;
         self.tokens += tokens;

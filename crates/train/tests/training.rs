@@ -177,7 +177,12 @@ fn a_student_comes_nearer_to_its_teacher() {
 
 #[test]
 fn texts_are_learned_by_masks_and_by_next_words() {
-    for (name, wanted) in [("bert-mlm-text", Wanted::MaskedLm), ("gpt2-causal-text", Wanted::CausalLm)] {
+    let pairs = Some(PairTask::SentenceOrder);
+    for (name, wanted, pairs) in [
+        ("bert-mlm-text", Wanted::MaskedLm, None),
+        ("bert-mlm-text", Wanted::MaskedLm, pairs),
+        ("gpt2-causal-text", Wanted::CausalLm, None),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let model = bare(name);
         let corpus = vec!["the film is good and the story is witty, they call it a classic. ".repeat(20); 4];
@@ -186,6 +191,7 @@ fn texts_are_learned_by_masks_and_by_next_words() {
             model: &model,
             scratch: false,
             corpus: &corpus,
+            pairs,
             dev: None,
             options: options(5e-3, 6),
             seeds: vec![0],
@@ -197,8 +203,12 @@ fn texts_are_learned_by_masks_and_by_next_words() {
         let summary = job.run(&mut |_, _| true).unwrap();
         let lines = read_log(&summary.runs[0].directory.join("train.jsonl")).unwrap();
         let Line::Step { loss: first, .. } = lines[0] else { panic!() };
-        assert!(summary.runs[0].late_loss < 0.6 * first, "{name}: {first} {summary:?}");
+        assert!(
+            summary.runs[0].late_loss < if pairs.is_some() { 0.75 } else { 0.6 } * first,
+            "{name}: {first} {summary:?}"
+        );
         let saved = Model::load(&summary.runs[0].directory).unwrap();
+        assert_eq!(saved.weights.contains("cls.seq_relationship.weight"), pairs.is_some());
         sparing_engine::Engine::compile(&saved, &Default::default()).unwrap();
     }
 }
@@ -238,4 +248,25 @@ fn masking_hides_the_published_shares() {
     let gpt = Model::load(&fixture("gpt2-causal-text")).unwrap();
     let cut: Vec<Sequence> = pieces(gpt.tokenizer().unwrap(), &["it is good ".repeat(30)], 16, true).unwrap();
     assert!(cut.iter().all(|p| p.ids.len() <= 16) && cut.len() > 3);
+}
+
+#[test]
+fn pairs_are_swapped_or_replaced_half_of_the_time() {
+    let model = Model::load(&fixture("bert-mlm-text")).unwrap();
+    let tokenizer = model.tokenizer().unwrap();
+    let corpus = ["the film is good and the story is witty ".repeat(5), "they call it a classic ".repeat(9)];
+    for task in [PairTask::SentenceOrder, PairTask::NextSentence] {
+        let pairs = Pairs::new(tokenizer, &corpus, 24, task).unwrap();
+        let mut changed = 0;
+        for seed in 0..1000 {
+            let i = seed as usize % pairs.lengths().len();
+            let (pair, answer) = pairs.pair(i, seed);
+            assert!(pair.ids.len() <= pairs.lengths()[i] && pair.ids.len() == pair.types.len());
+            let second = pair.types.iter().position(|t| *t == 1).unwrap();
+            assert_eq!(tokenizer.token(pair.ids[second - 1]).unwrap(), "[SEP]");
+            assert_eq!(tokenizer.token(pair.ids[0]).unwrap(), "[CLS]");
+            changed += answer;
+        }
+        assert!((450..550).contains(&changed), "{changed}");
+    }
 }

@@ -5,10 +5,10 @@ use super::report;
 use super::watch::Watcher;
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sparing_model::Family;
 use sparing_tasks::{Dataset, Select, Split, Task};
-use sparing_train::{Prepared, Pretrain, Wanted, device};
+use sparing_train::{PairTask, Prepared, Pretrain, Wanted, device};
 use std::path::{Path, PathBuf};
 
 /// Trains a model on plain text: masked words, or the next word for GPT-2
@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   sparing train pretrain MODEL --corpus wiki.txt --out adapted --lr 1e-4
-  sparing train pretrain MODEL --scratch --corpus a.txt b.txt --dev valid.txt --steps 20000 --out fresh")]
+  sparing train pretrain MODEL --scratch --corpus a.txt b.txt --dev valid.txt --steps 20000 --out fresh
+  sparing train pretrain ALBERT --pairs order --corpus wiki.txt --out albert2")]
 pub struct PretrainArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
     #[arg(value_name = "MODEL")]
@@ -33,6 +34,10 @@ pub struct PretrainArgs {
     #[arg(long, value_name = "FILE")]
     dev: Option<PathBuf>,
 
+    /// Also ask about pairs of texts (BERT, ALBERT): in order or swapped, next or from elsewhere
+    #[arg(long, value_enum, value_name = "TASK")]
+    pairs: Option<PairArg>,
+
     /// Begin with fresh numbers
     #[arg(long)]
     scratch: bool,
@@ -45,6 +50,15 @@ pub struct PretrainArgs {
 
     #[command(flatten)]
     quantize: QuantizeArgs,
+}
+
+/// What is asked about pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PairArg {
+    /// In order or swapped (ALBERT's sentence-order prediction)
+    Order,
+    /// Next or from elsewhere (BERT's next-sentence prediction)
+    Next,
 }
 
 /// Runs the command.
@@ -65,6 +79,10 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
         prepared,
         scratch: args.scratch,
         corpus: &corpus,
+        pairs: args.pairs.map(|pairs| match pairs {
+            PairArg::Order => PairTask::SentenceOrder,
+            PairArg::Next => PairTask::NextSentence,
+        }),
         dev: dev.as_ref(),
         options,
         seeds: args.how.seed.clone(),

@@ -25,6 +25,9 @@ pub fn print(summary: &Summary, out_args: &OutArgs) -> Result<(), Failure> {
 }
 
 fn people(summary: &Summary, out: &mut Out) -> Result<(), Failure> {
+    if summary.runs.is_empty() {
+        return Ok(());
+    }
     let mut table = Table::new(&[
         ("seed", Align::Right),
         ("updates", Align::Right),
