@@ -1,0 +1,56 @@
+//! The same [`Model`](sparing_model::Model) with gradients, on Burn.
+//!
+//! There are no layer types here: [`Parameters`] holds every tensor under its Hugging Face name, and [`Network`] walks
+//! the one parametric [`Architecture`](sparing_model::Architecture) with them. So what is trained is what is saved, name
+//! by name and bit by bit, and a family that loads also trains.
+
+mod batch;
+mod batches;
+mod checkpoint;
+mod corpus;
+mod curve;
+mod data;
+mod device;
+mod distill;
+mod executor;
+mod finetune;
+mod inventory;
+mod log;
+pub mod losses;
+mod network;
+mod objective;
+mod optimizer;
+mod parameters;
+mod prepare;
+mod pretrain;
+mod quantise;
+mod random;
+mod schedule;
+mod session;
+mod student;
+mod summary;
+mod trainer;
+
+pub use batch::PaddedBatch;
+pub use executor::BurnExecutor;
+pub use network::{Capture, Encoded, Forward, LinearHook, Mode, Network};
+pub use parameters::{Parameter, Parameters};
+
+pub use batches::{epoch_batches, padded_length};
+pub use checkpoint::{Best, State, Work};
+pub use corpus::{MASKED_SHARE, Masking, PairTask, Pairs, pieces};
+pub use data::{Example, Target, examples, holdout};
+pub use device::device;
+pub use distill::{Distill, Mapping, Teaching};
+pub use finetune::Finetune;
+pub use log::{Line, read as read_log};
+pub use objective::{Loss, Objective, Pass, Supervised};
+pub use optimizer::{AdamOptions, AdamW, NamedGradients};
+pub use prepare::{Prepared, Wanted};
+pub use pretrain::Pretrain;
+pub use quantise::FakeQuantization;
+pub use schedule::{Curve, Schedule, Warmup};
+pub use session::Place;
+pub use student::StudentShape;
+pub use summary::{Mean, RunSummary, Summary};
+pub use trainer::{Event, Finish, Judge, TrainOptions, Watch, train};
