@@ -55,7 +55,7 @@ pub enum Command {
     Eval(eval::EvalArgs),
     Inspect(inspect::InspectArgs),
     Bench(bench::BenchArgs),
-    Train(train::TrainArgs),
+    Train(Box<train::TrainArgs>),
     Completions(completions::CompletionsArgs),
 }
 

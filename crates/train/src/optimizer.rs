@@ -45,7 +45,7 @@ pub struct AdamW {
 
 /// Means of gradients and of their squares.
 enum Moments {
-    Device { first: Tensor<2>, second: Tensor<2> },
+    Device(Box<[Tensor<2>; 2]>),
     Host { first: Vec<f32>, second: Vec<f32>, shape: [usize; 2] },
 }
 
@@ -103,7 +103,8 @@ impl AdamW {
             let square = (g.clone() * g.clone()).mul_scalar(1.0 - o.beta2);
             let g = g.mul_scalar(1.0 - o.beta1);
             let (first, second) = match self.moments.remove(name) {
-                Some(Moments::Device { first, second }) => {
+                Some(Moments::Device(moments)) => {
+                    let [first, second] = *moments;
                     (first.mul_scalar(o.beta1) + g, second.mul_scalar(o.beta2) + square)
                 }
                 _ => (g, square),
@@ -113,7 +114,7 @@ impl AdamW {
             let value = parameter.value.clone().inner();
             let value = if keep == 1.0 { value } else { value.mul_scalar(keep) };
             parameter.replace(value - change);
-            self.moments.insert(name.to_string(), Moments::Device { first, second });
+            self.moments.insert(name.to_string(), Moments::Device(Box::new([first, second])));
         }
         norm
     }
@@ -164,7 +165,7 @@ impl AdamW {
         for (name, moments) in &self.moments {
             let names = (format!("first/{name}"), format!("second/{name}"));
             tensors.extend(match moments {
-                Moments::Device { first, second } => [to_owned(&names.0, first)?, to_owned(&names.1, second)?],
+                Moments::Device(m) => [to_owned(&names.0, &m[0])?, to_owned(&names.1, &m[1])?],
                 Moments::Host { first, second, shape } => {
                     [OwnedTensor::f32(names.0, shape, first), OwnedTensor::f32(names.1, shape, second)]
                 }
@@ -186,7 +187,7 @@ impl AdamW {
                 Moments::Host { first, second: matrix(weights, &second)?.0, shape }
             } else {
                 let first = from_weights(weights, full, &device)?;
-                Moments::Device { first, second: from_weights(weights, &second, &device)? }
+                Moments::Device(Box::new([first, from_weights(weights, &second, &device)?]))
             };
             self.moments.insert(name.to_string(), moments);
         }

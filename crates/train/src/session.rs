@@ -54,6 +54,10 @@ impl Place {
             let why = "is not empty; give another --out, or --overwrite to replace it";
             return Err(Error::new(format!("{} {why}", self.directory.display())));
         }
+        if occupied && seeds.len() == 1 && !self.directory.join("config.json").is_file() {
+            let why = "holds other things than a model; give another --out";
+            return Err(Error::new(format!("{} {why}", self.directory.display())));
+        }
         Ok(())
     }
 }
@@ -142,6 +146,7 @@ impl Session<'_> {
             Line::Evaluation { step, metrics } if *step == kept => Some(metrics.clone()),
             _ => None,
         });
+        let Some(saved) = self.score(&target, watch)? else { return Ok(None) };
         let summary = RunSummary {
             seed: options.seed,
             steps: finish.state.step,
@@ -151,7 +156,7 @@ impl Session<'_> {
             tokens: finish.state.tokens,
             seconds: finish.seconds,
             trained: trained.unwrap_or_default(),
-            saved: self.score(&target, watch)?,
+            saved,
             directory: target.clone(),
         };
         let json = serde_json::to_vec_pretty(&summary).map_err(|e| Error::new(format!("training.json: {e}")))?;
@@ -173,15 +178,22 @@ impl Session<'_> {
         self.prepared.write(target, parameters, &extra)
     }
 
-    /// Scores a directory with the engine: the artefact itself.
-    fn score(&self, directory: &Path, watch: &mut Watch<'_>) -> Result<Vec<Value>, Error> {
-        let Some(dev) = self.dev else { return Ok(vec![]) };
+    /// Scores a directory with the engine: the artefact itself. `None` if it was asked to stop.
+    fn score(&self, directory: &Path, watch: &mut Watch<'_>) -> Result<Option<Vec<Value>>, Error> {
+        let Some(dev) = self.dev else { return Ok(Some(vec![])) };
         let model = Model::load(directory)?;
         let engine = Engine::compile(&model, &EngineOptions::default())?;
         let options = Options { max_tokens: self.max_tokens, ..Options::default() };
-        let mut step = |_: &sparing_tasks::Progress| watch(&Event::Waiting) || true;
-        let report = evaluate(&engine, model.tokenizer()?, &model.architecture, dev, &options, &mut step)?;
-        Ok(report.values)
+        let mut asked = false;
+        let mut step = |_: &sparing_tasks::Progress| {
+            asked |= !watch(&Event::Waiting);
+            !asked
+        };
+        let report = evaluate(&engine, model.tokenizer()?, &model.architecture, dev, &options, &mut step);
+        match report {
+            _ if asked => Ok(None),
+            report => Ok(Some(report?.values)),
+        }
     }
 }
 

@@ -15,6 +15,9 @@ use sparing_tasks::Value;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+/// Seconds of work that are worth a checkpoint at the end.
+const WORTH_SAVING: f64 = 30.0;
+
 /// How to train. What the curve depends on is compared when training goes on from a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainOptions {
@@ -171,6 +174,11 @@ pub fn train(
             watch(&Event::Evaluated { step: state.step, metrics, best });
         }
         if state.step >= run.total || state.stopped {
+            // What comes after training can be killed too; a short way back costs less than a checkpoint.
+            if saved.0.elapsed().as_secs_f64() > WORTH_SAVING {
+                run.flush(&mut state)?;
+                work.save(&state, parameters, &optimizer)?;
+            }
             break true;
         }
         let by_steps = options.checkpoint_steps.is_some_and(|n| state.step >= saved.1 + n.max(1));
@@ -180,7 +188,7 @@ pub fn train(
             saved = (Instant::now(), state.step);
         }
         run.update(&mut state, parameters, &mut optimizer)?;
-        if state.step % options.log_every.max(1) == 0 {
+        if state.step.is_multiple_of(options.log_every.max(1)) {
             run.flush(&mut state)?;
         }
         let event = Event::Step { step: state.step, total: run.total, loss: run.loss, speed: run.speed() };
@@ -250,7 +258,7 @@ impl<'a> Run<'a> {
 
     fn evaluation_due(&self, state: &State) -> bool {
         let every = self.options.evaluate_every.unwrap_or(self.per_epoch).max(1);
-        let due = state.step % every == 0 || state.step >= self.total;
+        let due = state.step.is_multiple_of(every) || state.step >= self.total;
         state.step > 0 && due && state.evaluated < state.step
     }
 

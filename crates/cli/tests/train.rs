@@ -1,0 +1,56 @@
+//! `sparing train`, with and without the feature.
+
+mod common;
+
+#[cfg(not(feature = "train"))]
+#[test]
+fn without_the_feature_it_says_how_to_get_it() {
+    let message = common::sparing(&["train", "finetune", "model", "--task", "sst2"]).error(1);
+    assert!(message.contains("--features train"), "{message}");
+}
+
+#[cfg(feature = "train")]
+mod with_training {
+    use super::common::{fixture, sparing};
+
+    fn table(folder: &std::path::Path) -> String {
+        let lines: String = (0..40).map(|i| format!("the film is {}\n", ["good,fine", "bad,poor"][i % 2])).collect();
+        let path = folder.join("t.csv");
+        std::fs::write(&path, "text,label\n".to_string() + &lines).unwrap();
+        path.display().to_string()
+    }
+
+    #[test]
+    fn finetune_distill_and_run_what_came_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = table(folder.path());
+        let out = |name: &str| folder.path().join(name).display().to_string();
+        let how = ["--data", &data, "--epochs", "12", "--lr", "5e-3", "--dropout", "0", "--batch", "8", "--json"];
+        let model = fixture("bert-classify-text");
+        let run = |first: &[&str]| sparing(&[first, &how].concat());
+        let told = run(&["train", "finetune", &model, "--out", &out("a")]);
+        let summary: serde_json::Value = serde_json::from_str(&told.ok()).unwrap();
+        assert_eq!(summary["runs"][0]["saved"][0]["value"], 1.0, "{summary}");
+        assert!(sparing(&["run", &out("a"), "the film is bad"]).ok().contains("poor"));
+        // What is there is not lost by accident.
+        assert!(run(&["train", "finetune", &model, "--out", &out("a")]).error(1).contains("--overwrite"));
+        let told = run(&["train", "distill", "--teacher", &out("a"), "--layers", "1", "--out", &out("b")]);
+        let summary: serde_json::Value = serde_json::from_str(&told.ok()).unwrap();
+        assert_eq!(summary["complete"], true, "{summary}");
+        assert!(sparing(&["inspect", &out("b")]).code == 0);
+    }
+
+    #[test]
+    fn wrong_use_is_told_before_anything_is_read() {
+        let model = fixture("bert-classify-text");
+        let train =
+            |more: &[&str]| sparing(&[&["train", "finetune", &model, "--data", "x.csv", "--out", "y"], more].concat());
+        assert!(train(&["--lr", "5e5"]).error(2).contains("--lr"));
+        assert!(train(&["--seed", "1,1"]).error(2).contains("different seeds"));
+        assert!(train(&["--device", "tpu"]).error(1).contains("cpu, cuda and wgpu"));
+        assert!(train(&[]).error(1).contains("x.csv"));
+        for name in ["finetune", "distill", "pretrain"] {
+            assert!(sparing(&["train", name, "--help"]).ok().contains("Examples:"));
+        }
+    }
+}
