@@ -7,17 +7,20 @@ use sparing_model::{Attention, GlobalTokens};
 /// Far below every score, yet finite: a query that sees nothing (padding does) must not become NaN.
 const HIDDEN: f32 = -1e9;
 
+/// What distinguishes masks within a pass: causal or not, and the window.
+type Kind = (bool, Option<usize>);
+
 /// The masks made so far in a pass.
 #[derive(Default)]
 pub(super) struct Masks {
-    made: Vec<((bool, Option<usize>), Option<Tensor<4>>)>,
+    made: Vec<(Kind, Option<Tensor<4>>)>,
     padding: Option<Option<Tensor<4>>>,
 }
 
 impl Pass<'_> {
     /// `[batch or 1, 1, length or 1, length]` to add to this attention's scores; `None`: everything is seen.
     pub(super) fn mask(&mut self, attention: &Attention) -> Option<Tensor<4>> {
-        let kind = (attention.causal, attention.window.as_ref().map(|w| w.one_sided));
+        let kind: Kind = (attention.causal, attention.window.as_ref().map(|w| w.one_sided));
         if let Some((_, mask)) = self.masks.made.iter().find(|(known, _)| *known == kind) {
             return mask.clone();
         }
