@@ -24,6 +24,7 @@ test:
 		$(CARGO) test --workspace --locked --lib --bins --tests; \
 	fi
 	$(CARGO) test --workspace --locked --doc
+	$(CARGO) test --package sparing --features train --locked --test train
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
