@@ -1,64 +1,8 @@
-//! Checking batches, and finding identical inputs in them.
+//! Finding identical inputs in a batch.
 
-use sparing_model::{Architecture, AttentionPosition, Batch, Error, HeadRows, Sequence, Wanted};
+use sparing_model::{Architecture, AttentionPosition, Batch, Sequence, Wanted};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-
-/// The longest input, in tokens: the model's own limit, and what the position table has rows for.
-pub(crate) fn limit(architecture: &Architecture) -> Option<usize> {
-    let rows = architecture.embeddings.positions.as_ref().map(|p| p.rows.saturating_sub(p.offset));
-    [architecture.max_tokens, rows].into_iter().flatten().min()
-}
-
-/// Refuses what the program cannot run, in one line that says why.
-pub(crate) fn check(architecture: &Architecture, batch: &Batch) -> Result<(), Error> {
-    for (number, sequence) in batch.sequences.iter().enumerate() {
-        check_sequence(architecture, number, sequence)?;
-    }
-    let Wanted::Rows(wanted) = &batch.wanted else { return Ok(()) };
-    if architecture.head.rows != HeadRows::All {
-        return Err(Error::new(
-            "this head answers once per sequence; rows can be chosen only for heads that answer per token",
-        ));
-    }
-    if wanted.len() != batch.sequences.len() {
-        let (lists, sequences) = (wanted.len(), batch.sequences.len());
-        return Err(Error::new(format!("{lists} lists of wanted rows for {sequences} sequences; give one each")));
-    }
-    for (number, (rows, sequence)) in wanted.iter().zip(&batch.sequences).enumerate() {
-        if let Some(row) = rows.iter().find(|row| **row >= sequence.ids.len()) {
-            let tokens = sequence.ids.len();
-            return Err(Error::new(format!("sequence {number}: row {row} is wanted but there are {tokens} tokens")));
-        }
-    }
-    Ok(())
-}
-
-fn check_sequence(architecture: &Architecture, number: usize, sequence: &Sequence) -> Result<(), Error> {
-    let tokens = sequence.ids.len();
-    let embeddings = &architecture.embeddings;
-    if tokens == 0 {
-        return Err(Error::new(format!("sequence {number} is empty; give it one token at least")));
-    }
-    if let Some(limit) = limit(architecture).filter(|limit| tokens > *limit) {
-        return Err(Error::new(format!("sequence {number} has {tokens} tokens; this model takes {limit} at most")));
-    }
-    if let Some(id) = sequence.ids.iter().find(|id| **id as usize >= embeddings.vocabulary) {
-        let words = embeddings.vocabulary;
-        return Err(Error::new(format!("sequence {number}: token id {id} is outside the vocabulary of {words}")));
-    }
-    if !sequence.types.is_empty() && sequence.types.len() != tokens {
-        let types = sequence.types.len();
-        return Err(Error::new(format!("sequence {number} has {types} token types for {tokens} tokens")));
-    }
-    if let Some(table) = &embeddings.token_types
-        && let Some(kind) = sequence.types.iter().find(|t| **t as usize >= table.rows)
-    {
-        let rows = table.rows;
-        return Err(Error::new(format!("sequence {number}: token type {kind}, but this model knows {rows}")));
-    }
-    Ok(())
-}
 
 /// Whether token types change the result at all.
 pub(crate) fn reads_types(architecture: &Architecture) -> bool {

@@ -108,7 +108,7 @@ impl Engine {
     }
 
     fn run_with(&self, batch: &Batch, clock: &mut Clock) -> Result<Outputs, Error> {
-        batch::check(&self.architecture, batch)?;
+        batch.check(&self.architecture)?;
         let program = self.program(&batch.wanted);
         let mut outputs = Outputs { width: program.output.width(), sequences: Vec::new() };
         outputs.sequences.resize_with(batch.sequences.len(), Vec::new);

@@ -1,7 +1,6 @@
 //! Generation: one token at a time, keys and values of earlier tokens kept.
 
 use crate::Engine;
-use crate::batch;
 use crate::engine::result;
 use crate::layout::Select;
 use crate::profile::Clock;
@@ -48,7 +47,7 @@ impl Engine {
     ) -> Result<Vec<u32>, Error> {
         self.check_generates(prompt, options)?;
         let program = self.programs.rows.as_ref().unwrap_or(&self.programs.head);
-        let limit = batch::limit(&self.architecture).unwrap_or(usize::MAX);
+        let limit = self.architecture.longest_input().unwrap_or(usize::MAX);
         let buffer = || Buffer::new(self.element);
         let mut cache = Cache { layers: self.architecture.layers.iter().map(|_| (buffer(), buffer())).collect() };
         let mut random = Random(options.seed);
@@ -95,7 +94,7 @@ impl Engine {
             return Err(Error::new("top_p is not a number; it must be between 0 and 1"));
         }
         let prompt = Sequence { ids: prompt.to_vec(), types: Vec::new() };
-        batch::check(&self.architecture, &Batch { sequences: vec![prompt], ..Batch::default() })
+        Batch { sequences: vec![prompt], ..Batch::default() }.check(&self.architecture)
     }
 }
 

@@ -4,7 +4,7 @@
 use sparing_kernels::{
     Activation, Epilogue, Format, PackedMatrix, PerWorker, Rows, RowsMut, Scratch, Team, gemm_columns,
 };
-use sparing_model::{Attention, AttentionPosition, Error, Weights};
+use sparing_model::{Attention, AttentionPosition, Error, Weights, distance_bucket};
 use std::sync::{Arc, RwLock};
 
 /// A table that is made again, larger, when an input is longer than any before.
@@ -67,7 +67,9 @@ impl Buckets {
             let mut table = Vec::with_capacity(self.heads * (2 * reach + 1));
             for head in 0..self.heads {
                 for distance in -(reach as i64)..=reach as i64 {
-                    table.push(self.table[bucket(distance, self.buckets, self.max_distance) * self.heads + head]);
+                    table.push(
+                        self.table[distance_bucket(distance, self.buckets, self.max_distance) * self.heads + head],
+                    );
                 }
             }
             ByDistance { table, reach }
@@ -77,21 +79,6 @@ impl Buckets {
     pub(crate) fn bytes(&self) -> usize {
         (self.table.len() + self.by_distance.look(|t| t.table.len())) * 4
     }
-}
-
-/// T5's bucket of a distance `key - query`, both directions: half of each direction's buckets for single
-/// distances, the rest growing with the logarithm (Raffel et al. 2020, section 2.1).
-fn bucket(distance: i64, buckets: usize, max_distance: usize) -> usize {
-    let half = buckets / 2;
-    let side = if distance > 0 { half } else { 0 };
-    let far = distance.unsigned_abs() as usize;
-    let exact = half / 2;
-    if far < exact {
-        return side + far;
-    }
-    // In f32, as the reference computes it: bucket borders depend on the rounding.
-    let log = (far as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
-    side + (exact + (log * (half - exact) as f32) as usize).min(half - 1)
 }
 
 /// Distances in one packed block of a [`RelativeTable`].
@@ -249,7 +236,7 @@ mod tests {
         // Values of the reference implementation for 32 buckets and distance 128.
         let want = [(0, 0), (-1, 1), (1, 17), (-7, 7), (-8, 8), (8, 24), (-16, 10), (-127, 15), (-128, 15), (500, 31)];
         for (distance, bucket_number) in want {
-            assert_eq!(bucket(distance, 32, 128), bucket_number, "{distance}");
+            assert_eq!(distance_bucket(distance, 32, 128), bucket_number, "{distance}");
         }
     }
 }

@@ -391,3 +391,26 @@ pub enum GlobalTokens {
     /// All tokens before the first separator with this id, which is not global itself (question answering).
     UntilSeparator(u32),
 }
+
+impl Architecture {
+    /// The longest input, in tokens: the model's own limit, and what the position table has rows for.
+    pub fn longest_input(&self) -> Option<usize> {
+        let rows = self.embeddings.positions.as_ref().map(|p| p.rows.saturating_sub(p.offset));
+        [self.max_tokens, rows].into_iter().flatten().min()
+    }
+}
+
+/// T5's bucket of a distance `key - query`, both directions: half of each direction's buckets for single
+/// distances, the rest growing with the logarithm (Raffel et al. 2020, section 2.1).
+pub fn distance_bucket(distance: i64, buckets: usize, max_distance: usize) -> usize {
+    let half = buckets / 2;
+    let side = if distance > 0 { half } else { 0 };
+    let far = distance.unsigned_abs() as usize;
+    let exact = half / 2;
+    if far < exact {
+        return side + far;
+    }
+    // In f32, as the reference computes it: bucket borders depend on the rounding.
+    let log = (far as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
+    side + (exact + (log * (half - exact) as f32) as usize).min(half - 1)
+}

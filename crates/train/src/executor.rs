@@ -138,41 +138,11 @@ fn flat(cube: Tensor<3>) -> Tensor<2> {
 
 impl Executor for BurnExecutor {
     fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
-        check(self.network.architecture(), batch)?;
+        batch.check(self.network.architecture())?;
         let mut sequences = vec![Vec::new(); batch.sequences.len()];
         for group in self.groups(&batch.sequences) {
             self.run_group(batch, &group, &mut sequences)?;
         }
         Ok(Outputs { width: self.width(&batch.wanted), sequences })
     }
-}
-
-/// What a forward pass cannot see for itself.
-fn check(architecture: &Architecture, batch: &Batch) -> Result<(), Error> {
-    for (number, sequence) in batch.sequences.iter().enumerate() {
-        let (tokens, types) = (sequence.ids.len(), sequence.types.len());
-        if tokens == 0 {
-            return Err(Error::new(format!("sequence {number} is empty; give it one token at least")));
-        }
-        if types != 0 && types != tokens {
-            return Err(Error::new(format!("sequence {number} has {types} token types for {tokens} tokens")));
-        }
-    }
-    let Wanted::Rows(wanted) = &batch.wanted else { return Ok(()) };
-    if architecture.head.rows != HeadRows::All {
-        return Err(Error::new(
-            "this head answers once per sequence; rows can be chosen only for heads that answer per token",
-        ));
-    }
-    if wanted.len() != batch.sequences.len() {
-        let (lists, sequences) = (wanted.len(), batch.sequences.len());
-        return Err(Error::new(format!("{lists} lists of wanted rows for {sequences} sequences; give one each")));
-    }
-    for (number, (rows, sequence)) in wanted.iter().zip(&batch.sequences).enumerate() {
-        if let Some(row) = rows.iter().find(|row| **row >= sequence.ids.len()) {
-            let tokens = sequence.ids.len();
-            return Err(Error::new(format!("sequence {number}: row {row} is wanted but there are {tokens} tokens")));
-        }
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@
 
 use super::pass::Pass;
 use burn::tensor::{Tensor, TensorData};
-use sparing_model::{Attention, AttentionPosition, Error};
+use sparing_model::{Attention, AttentionPosition, Error, distance_bucket};
 
 /// What layers with the same positions share in a pass.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Pass<'_> {
         // Choosing rows by a product: its gradient is a product too.
         let mut choice = vec![0f32; 2 * length * buckets];
         for (column, row) in choice.chunks_exact_mut(buckets).enumerate() {
-            row[bucket(column as i64 - length as i64, buckets, max_distance)] = 1.0;
+            row[distance_bucket(column as i64 - length as i64, buckets, max_distance)] = 1.0;
         }
         let choice = Tensor::<2>::from_data(TensorData::new(choice, [2 * length, buckets]), &self.device);
         let by_distance = choice.matmul(table).transpose().reshape([1, heads, 1, 2 * length]);
@@ -129,19 +129,4 @@ fn shift(scores: Tensor<4>) -> Tensor<4> {
     let flat = scores.reshape([count, heads, length * both]);
     let flat = flat.slice([0..count, 0..heads, length..length * both]);
     flat.reshape([count, heads, length, both - 1]).slice([0..count, 0..heads, 0..length, 0..length])
-}
-
-/// T5's bucket of a distance `key - query`, both directions: half of each direction's buckets for single distances, the
-/// rest growing with the logarithm (Raffel et al. 2020, section 2.1).
-fn bucket(distance: i64, buckets: usize, max_distance: usize) -> usize {
-    let half = buckets / 2;
-    let side = if distance > 0 { half } else { 0 };
-    let far = distance.unsigned_abs() as usize;
-    let exact = half / 2;
-    if far < exact {
-        return side + far;
-    }
-    // In f32, as the reference computes it: bucket borders depend on the rounding.
-    let log = (far as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
-    side + (exact + (log * (half - exact) as f32) as usize).min(half - 1)
 }
