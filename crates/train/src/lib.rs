@@ -7,6 +7,7 @@
 mod batch;
 mod batches;
 mod checkpoint;
+mod clock;
 mod corpus;
 mod curve;
 mod data;
@@ -38,6 +39,7 @@ pub use parameters::{Parameter, Parameters};
 
 pub use batches::{epoch_batches, padded_length};
 pub use checkpoint::{Best, State, Work};
+pub use clock::{StepClock, StepParts, StepShape};
 pub use corpus::{MASKED_SHARE, Masking, PairTask, Pairs, pieces};
 pub use data::{Example, Target, examples, holdout};
 pub use device::device;

@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
 }
 
 /// Adds the gradients of a loss to those of the passes before.
-fn collect(parameters: &Parameters, loss: &Tensor<1>, sum: &mut NamedGradients) {
+pub(crate) fn collect(parameters: &Parameters, loss: &Tensor<1>, sum: &mut NamedGradients) {
     let mut gradients = loss.backward();
     for (name, parameter) in parameters.iter().filter(|(_, p)| p.trainable) {
         let Some(g) = parameter.value.grad_remove(&mut gradients) else { continue };

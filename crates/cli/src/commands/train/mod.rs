@@ -1,6 +1,8 @@
 //! `sparing train`: a better or smaller model from one that is there.
 
 #[cfg(feature = "train")]
+mod bench;
+#[cfg(feature = "train")]
 mod common;
 #[cfg(feature = "train")]
 mod distill;
@@ -33,6 +35,7 @@ enum TrainCommand {
     Finetune(finetune::FinetuneArgs),
     Distill(distill::DistillArgs),
     Pretrain(pretrain::PretrainArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// Runs the command.
@@ -43,6 +46,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         TrainCommand::Finetune(args) => finetune::finetune(args),
         TrainCommand::Distill(args) => distill::distill(args),
         TrainCommand::Pretrain(args) => pretrain::pretrain(args),
+        TrainCommand::Bench(args) => bench::bench(args),
     }
 }
 
