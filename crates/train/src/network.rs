@@ -33,8 +33,8 @@ pub struct Mode {
     pub bf16: bool,
 }
 
-/// Looks at every linear map of a forward pass, to replace its weight or input by an approximation that gradients pass
-/// through (fake quantization). Give it to [`Network::forward_with`].
+/// Looks at every linear map and every embedding table of a forward pass, to replace its weight or input by an
+/// approximation that gradients pass through (fake quantization). Give it to [`Network::forward_with`].
 ///
 /// Names are those of the weight's tensor in the file; a part of a fused tensor is named `c_attn.weight[0..768]`. The
 /// embeddings' projection and the head's maps come by too, which the engine keeps in f32 (a vocabulary decoder in bf16):
@@ -44,6 +44,12 @@ pub trait LinearHook {
     fn weight(&self, name: &str, weight: Tensor<2>) -> Tensor<2> {
         let _ = name;
         weight
+    }
+
+    /// Rows `[rows, width]` that were looked up in an embedding table, each a whole row of it.
+    fn looked_up(&self, name: &str, rows: Tensor<2>) -> Tensor<2> {
+        let _ = name;
+        rows
     }
 
     /// The rows `[rows, inputs]` to multiply. Where several maps read the same rows (query, key, value) this is called

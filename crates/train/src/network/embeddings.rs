@@ -10,13 +10,11 @@ impl Pass<'_> {
     pub(super) fn embeddings(&self) -> Result<Tensor<2>, Error> {
         let e = &self.architecture.embeddings;
         let (count, length) = (self.batch.count(), self.batch.length);
-        let mut words = embedding(self.get(&e.word)?, self.batch.ids.clone());
-        let mut width = e.width;
+        let words = embedding(self.get(&e.word)?, self.batch.ids.clone());
+        let mut x = self.looked_up(&e.word, words.reshape([count * length, e.width]));
         if e.trigram {
-            words = self.trigram(words);
-            width *= 3;
+            x = self.trigram(x.reshape([count, length, e.width])).reshape([count * length, 3 * e.width]);
         }
-        let mut x = words.reshape([count * length, width]);
         if let (Some(projection), ProjectionPlace::BeforeSum) = (&e.projection, e.projection_place) {
             x = self.linear(projection, x)?;
         }
@@ -54,7 +52,7 @@ impl Pass<'_> {
 
     /// A look-up among two rows is a step from one to the other: that has a cheap gradient, a scatter to two rows has not.
     fn add_types(&self, types: &TokenTypeTable, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let table = self.get(&types.name)?;
+        let table = self.looked_up(&types.name, self.get(&types.name)?);
         let [rows, width] = table.dims();
         let first = table.clone().slice([0..1, 0..width]);
         Ok(match (self.batch.most_type, rows) {
@@ -77,7 +75,7 @@ impl Pass<'_> {
         let [rows, width] = table.dims();
         let (count, length) = (self.batch.count(), self.batch.length);
         let last = (positions.offset + length).min(rows);
-        let mut used = table.slice([positions.offset..last, 0..width]);
+        let mut used = self.looked_up(&positions.name, table.slice([positions.offset..last, 0..width]));
         let missing = positions.offset + length - last;
         if missing > 0 {
             // Padding only: real tokens were checked.

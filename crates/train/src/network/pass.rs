@@ -92,6 +92,14 @@ impl<'a> Pass<'a> {
         Ok(self.parameters.get(name)?.value.clone())
     }
 
+    /// Rows of an embedding table as the network sees them.
+    pub(super) fn looked_up(&self, name: &str, rows: Tensor<2>) -> Tensor<2> {
+        match self.hook {
+            None => rows,
+            Some(hook) => hook.looked_up(name, rows),
+        }
+    }
+
     /// In the precision of matrix products.
     pub(super) fn narrow<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if self.mode.bf16 { x.cast(DType::BF16) } else { x }
