@@ -59,6 +59,18 @@ pub enum Matrix {
     ConcatInputs(Vec<(Matrix, usize)>),
 }
 
+impl Matrix {
+    /// What the matrix is called: its tensor's name, with the part of a fused one (`c_attn.weight[0..768]`); the first of
+    /// joined ones.
+    pub fn name(&self) -> String {
+        match self {
+            Matrix::Tensor { name, slice: None, .. } => name.clone(),
+            Matrix::Tensor { name, slice: Some((start, end)), .. } => format!("{name}[{start}..{end}]"),
+            Matrix::ConcatInputs(parts) => parts.first().map(|(part, _)| part.name()).unwrap_or_default(),
+        }
+    }
+}
+
 /// `y = W x + b`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {

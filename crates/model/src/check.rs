@@ -44,8 +44,9 @@ impl Check<'_> {
     }
 
     fn float(&self, name: &str) -> Result<(), Error> {
-        let dtype = self.0.tensor(name)?.dtype();
-        if is_float(dtype) {
+        let tensor = self.0.tensor(name)?;
+        let dtype = tensor.dtype();
+        if is_float(dtype) || tensor.quantized().is_some() {
             return Ok(());
         }
         Err(Error::new(format!("tensor \"{name}\" has element type {dtype}; supported are F32, F16 and BF16")))

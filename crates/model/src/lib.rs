@@ -29,7 +29,7 @@ pub use families::HeadChoice;
 #[cfg(feature = "hub")]
 pub use hub::{OpenOptions, Transfer};
 pub use load::{LoadOptions, Model};
-pub use plan::{Plan, Precision};
+pub use plan::{Activations, Bits, Plan, Precision, Quantization};
 pub use save::write_directory;
 pub use tokenizer::{Encoded, Tokenizer};
-pub use weights::{Dtype, OwnedTensor, Tensor, Weights};
+pub use weights::{Dtype, Integers, OwnedTensor, Quantized, ScaleAxis, Scales, Tensor, Weights};

@@ -77,12 +77,13 @@ impl Model {
             }
         }
         architecture.check(&weights)?;
-        let plan = match directory.read("sparing.json")? {
+        let plan: Plan = match directory.read("sparing.json")? {
             None => Plan::default(),
             Some(text) => serde_json::from_slice(&text).map_err(|e| {
                 Error::new(format!("sparing.json: not a plan this version knows ({})", one_line(&e.to_string())))
             })?,
         };
+        plan.check()?;
         let mut tokenizer = Tokenizer::read(&directory, &architecture)?;
         if let (Some(tokenizer), Some(longest)) = (&mut tokenizer, longest) {
             tokenizer.limit(longest);

@@ -1,6 +1,8 @@
 //! What is economised where. The empty plan is the exact model.
 
+use crate::Error;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How weights are stored and multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -21,4 +23,82 @@ pub struct Plan {
     /// Precision of all linear maps, unless the caller asks for another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
+    /// Fewer bits: what was done to the weights, and what int8 does to activations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<Quantization>,
+}
+
+/// Fewer bits.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantization {
+    /// Bits of the stored weights, by part.
+    #[serde(default)]
+    pub bits: Bits,
+    /// How int8 rounds what a linear map reads.
+    #[serde(default)]
+    pub activations: Activations,
+}
+
+/// Bits of the stored weights; `None`: floats. Norms and biases are floats always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bits {
+    /// Word, position and token-type tables, and the projection behind them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embeddings: Option<u32>,
+    /// Queries, keys, values, the projection behind attention, and positions inside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention: Option<u32>,
+    /// Feed-forward blocks and bottlenecks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ffn: Option<u32>,
+    /// Everything after the last layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<u32>,
+}
+
+impl Bits {
+    /// The same for all parts.
+    pub fn all(bits: u32) -> Bits {
+        let bits = Some(bits);
+        Bits { embeddings: bits, attention: bits, ffn: bits, head: bits }
+    }
+}
+
+/// How int8 rounds what a linear map reads: to `2^bits` steps between a least and a largest number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Activations {
+    /// Bits, 2 to 8.
+    pub bits: u32,
+    /// Least and largest number that a map reads, by the name of its weight; whatever lies beyond is cut off. Maps that
+    /// are not named here have a range per token.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ranges: BTreeMap<String, [f32; 2]>,
+}
+
+impl Default for Activations {
+    fn default() -> Self {
+        Activations { bits: 8, ranges: BTreeMap::new() }
+    }
+}
+
+impl Plan {
+    /// Checks the numbers: a plan comes from a file.
+    pub fn check(&self) -> Result<(), Error> {
+        let Some(Quantization { bits, activations }) = &self.quantization else { return Ok(()) };
+        let parts = [bits.embeddings, bits.attention, bits.ffn, bits.head, Some(activations.bits)];
+        if let Some(bits) = parts.into_iter().flatten().find(|bits| !(2..=8).contains(bits)) {
+            return Err(Error::new(format!("sparing.json: {bits} bits; from 2 to 8 are possible")));
+        }
+        let sound = |[least, most]: &[f32; 2]| least.is_finite() && most.is_finite() && least <= most;
+        match activations.ranges.iter().find(|(_, range)| !sound(range)) {
+            None => Ok(()),
+            Some((name, [least, most])) => Err(Error::new(format!(
+                "sparing.json: the range of \"{}\" is {least} to {most}; two numbers in order are needed",
+                crate::weights::one_line(name)
+            ))),
+        }
+    }
 }

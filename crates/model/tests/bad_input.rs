@@ -82,7 +82,7 @@ fn missing_and_misshapen_tensors_are_named_with_both_shapes() {
 fn weights_of_other_element_types() {
     let mut tensors = bert_tensors("");
     let last = tensors.len() - 1;
-    tensors[last] = OwnedTensor { name: "classifier.bias".into(), dtype: Dtype::I8, shape: vec![3], bytes: vec![0; 3] };
+    tensors[last] = OwnedTensor::raw("classifier.bias", Dtype::I8, &[3], vec![0; 3]);
     let message = error(files(&bert_config(), &tensors));
     assert!(message.contains("classifier.bias") && message.contains("I8") && message.contains("BF16"), "{message}");
 }
@@ -181,6 +181,19 @@ fn files_that_are_not_there_or_not_what_they_seem() {
         ("config.json", b"\xff\xfe", "not valid JSON"),
         ("sparing.json", b"{\"precision\": \"f7\"}", "sparing.json"),
         ("sparing.json", b"{\"surprise\": 1}", "sparing.json"),
+        ("sparing.json", b"{\"quantization\": {\"bits\": {\"ffn\": 99}}}", "99 bits"),
+        ("sparing.json", b"{\"quantization\": {\"bits\": {\"knee\": 8}}}", "knee"),
+        ("sparing.json", b"{\"quantization\": {\"activations\": {\"bits\": 1}}}", "1 bits"),
+        (
+            "sparing.json",
+            b"{\"quantization\": {\"activations\": {\"bits\": 8, \"ranges\": {\"a\": [2, 1]}}}}",
+            "the range of \"a\" is 2 to 1",
+        ),
+        (
+            "sparing.json",
+            b"{\"quantization\": {\"activations\": {\"bits\": 8, \"ranges\": {\"a\": [1e99, 1]}}}}",
+            "range",
+        ),
         ("tokenizer.json", b"{}", "tokenizer.json"),
         ("tokenizer.json", b"\xff", "tokenizer.json"),
         ("vocab.txt", b"[PAD]\n\xff", "vocab.txt: not valid UTF-8"),

@@ -36,7 +36,7 @@ fn tensors_that_are_not_weights_are_tolerated() {
     let mut tensors = bert_tensors("bert.");
     let ids = (0i64..5).flat_map(i64::to_le_bytes).collect();
     let name = "bert.embeddings.position_ids".to_string();
-    tensors.push(OwnedTensor { name: name.clone(), dtype: Dtype::I64, shape: vec![1, 5], bytes: ids });
+    tensors.push(OwnedTensor::raw(name.clone(), Dtype::I64, &[1, 5], ids));
     let model = load(files(&bert_config(), &tensors)).unwrap();
     assert_eq!(model.weights.vector(&name, 5).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
 }

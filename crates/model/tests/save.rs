@@ -112,7 +112,7 @@ proptest! {
         let values: Vec<f32> = (0..count).map(|i| (i as u32).wrapping_mul(seed) as i32 as f32 / 65536.0).collect();
         let tensor = if half { OwnedTensor::bf16("t", &shape, &values) } else { OwnedTensor::f32("t", &shape, &values) };
         // A one-byte neighbour, so that nothing is aligned by luck.
-        let odd = OwnedTensor { name: "a".into(), dtype: Dtype::U8, shape: vec![3], bytes: vec![1, 2, 3] };
+        let odd = OwnedTensor::raw("a", Dtype::U8, &[3], vec![1, 2, 3]);
         let weights = Weights::from_tensors(&[odd, tensor.clone()]).unwrap();
         let read = weights.tensor("t").unwrap();
         prop_assert_eq!(read.bytes(), tensor.bytes.as_slice());

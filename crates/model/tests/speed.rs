@@ -13,7 +13,7 @@ fn every_matrix_of_bert_base_is_read_in_under_a_second() {
     let mut tensors = Vec::new();
     let mut add = |name: String, shape: &[usize]| {
         let bytes = vec![0x3c; shape.iter().product::<usize>() * 4];
-        tensors.push(OwnedTensor { name, dtype: sparing_model::Dtype::F32, shape: shape.to_vec(), bytes });
+        tensors.push(OwnedTensor::raw(name, sparing_model::Dtype::F32, shape, bytes));
     };
     add(a.embeddings.word.clone(), &[100, 768]);
     add("embeddings.position_embeddings.weight".into(), &[512, 768]);

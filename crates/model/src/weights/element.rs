@@ -30,6 +30,20 @@ pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     f32::from_bits(value | special | ((bits & 0x8000) << 16))
 }
 
+/// Single to IEEE half, rounded to nearest even; beyond the range it is infinite.
+pub(crate) fn f32_to_f16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let (sign, magnitude) = ((bits >> 16 & 0x8000) as u16, bits & 0x7fff_ffff);
+    match magnitude {
+        0x7f80_0001.. => sign | 0x7e00,
+        // From 65520 on the nearest would be 65536.
+        0x477f_f000.. => sign | 0x7c00,
+        // Below 2^-14 halves are multiples of 2^-24, which is the last bit of numbers from 0.5 on: adding rounds.
+        ..0x3880_0000 => sign | ((f32::from_bits(magnitude) + 0.5).to_bits() - 0.5f32.to_bits()) as u16,
+        _ => sign | ((magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13) as u16,
+    }
+}
+
 /// bfloat16 to single.
 #[inline]
 pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
@@ -84,6 +98,26 @@ mod tests {
             let (got, want) = (f16_to_f32(bits), half(bits));
             assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{bits:#06x}: {got} != {want}");
         }
+    }
+
+    #[test]
+    fn halves_are_rounded_to_nearest_even() {
+        for bits in 0..=u16::MAX {
+            let x = half(bits);
+            if !x.is_nan() {
+                assert_eq!(f32_to_f16(x), bits, "{x}");
+                // Half-way to the next one in magnitude: to the even one; a little more: up.
+                let next = half(bits.wrapping_add(1));
+                if next.is_finite() && bits & 0x7fff < 0x7bff {
+                    let middle = x / 2.0 + next / 2.0;
+                    let even = if bits & 1 == 0 { bits } else { bits + 1 };
+                    assert_eq!(f32_to_f16(middle), even, "{middle}");
+                    assert_eq!(f32_to_f16(f32::from_bits(middle.to_bits() + 1)), bits + 1, "{middle}");
+                }
+            }
+        }
+        assert_eq!([65519.0, 65520.0, -1e9].map(f32_to_f16), [0x7bff, 0x7c00, 0xfc00]);
+        assert!(f16_to_f32(f32_to_f16(f32::NAN)).is_nan());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One safetensors file, mapped or in memory, and its header, of which nothing is believed unchecked.
 
+use super::quantized::{self, Grid};
 use crate::Error;
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
@@ -60,10 +61,13 @@ impl Bytes {
 pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) dtype: Dtype,
+    /// Of the numbers: packed integers have fewer bytes.
     pub(crate) shape: Vec<usize>,
     /// Byte range in the file, checked to lie inside it and to fit the shape.
     pub(crate) start: usize,
     pub(crate) end: usize,
+    /// How integers become numbers, where the file says that these do.
+    pub(crate) grid: Option<Grid>,
 }
 
 /// Reads and checks a header. `what` names the file in errors.
@@ -79,7 +83,10 @@ pub(crate) fn places(bytes: &[u8], what: &str) -> Result<Vec<Place>, Error> {
     let mut places = Vec::new();
     for (name, info) in metadata.tensors() {
         let (start, end) = (data + info.data_offsets.0, data + info.data_offsets.1);
-        places.push(Place { dtype: info.dtype, shape: info.shape.clone(), start, end, name });
+        places.push(Place { dtype: info.dtype, shape: info.shape.clone(), start, end, name, grid: None });
+    }
+    if let Some(text) = metadata.metadata().as_ref().and_then(|m| m.get(quantized::KEY)) {
+        places = quantized::resolve(places, text, bytes).map_err(bad)?;
     }
     places.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(places)

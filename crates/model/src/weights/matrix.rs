@@ -1,12 +1,47 @@
 //! Matrices in the one layout everybody computes with: row-major `[outputs, inputs]`, f32.
 
-use super::{Tensor, Weights};
+use super::{ScaleAxis, Tensor, Weights};
 use crate::{Error, Linear, Matrix};
 
 /// Input rows transposed together: a block's columns then stay in the first-level cache.
 const BLOCK: usize = 16;
 
+/// A matrix of integers with a scale per output: a weight is integer x scale.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Integers {
+    /// Row-major `[outputs, inputs]`.
+    pub values: Vec<i8>,
+    /// One per output.
+    pub scales: Vec<f32>,
+}
+
 impl Weights {
+    /// The integers of a linear map, whatever the file's layout, so that nothing is rounded twice. `None` if the map is
+    /// not stored as integers with a scale per output.
+    pub fn integers(&self, linear: &Linear) -> Result<Option<Integers>, Error> {
+        self.check_matrix(&linear.weight, linear.outputs, linear.inputs)?;
+        let Matrix::Tensor { name, in_out, slice } = &linear.weight else { return Ok(None) };
+        let tensor = self.tensor(name)?;
+        let axis = if *in_out { ScaleAxis::Column } else { ScaleAxis::Row };
+        let Some(quantized) = tensor.quantized().filter(|q| q.axis() == axis) else { return Ok(None) };
+        let (outputs, inputs, start) = (linear.outputs, linear.inputs, slice.map_or(0, |s| s.0));
+        let scales = quantized.scales()[start..start + outputs].to_vec();
+        let mut values = vec![0; outputs * inputs];
+        if *in_out {
+            let stored = tensor.len() / inputs;
+            let mut row = vec![0; outputs];
+            for input in 0..inputs {
+                quantized.integers(input * stored + start, &mut row);
+                for (output, q) in row.iter().enumerate() {
+                    values[output * inputs + input] = *q;
+                }
+            }
+        } else {
+            quantized.integers(start * inputs, &mut values);
+        }
+        Ok(Some(Integers { values, scales }))
+    }
+
     /// The matrix of a linear map in f32, row-major `[outputs, inputs]` whatever the file's layout.
     pub fn matrix(&self, linear: &Linear) -> Result<Vec<f32>, Error> {
         // Shapes first: numbers from a configuration must not decide an allocation.

@@ -4,15 +4,19 @@ mod element;
 mod file;
 mod matrix;
 mod owned;
+mod packing;
+mod quantized;
 mod shards;
 
 use crate::{Bias, Error};
 pub(crate) use element::is_float;
 pub(crate) use file::one_line;
 use file::{Bytes, Place};
+pub use matrix::Integers;
 pub(crate) use matrix::misshapen;
 pub use owned::OwnedTensor;
 pub(crate) use owned::serialise;
+pub use quantized::{Quantized, ScaleAxis, Scales};
 pub use safetensors::Dtype;
 pub(crate) use shards::is_plain_name;
 #[cfg(feature = "hub")]
@@ -34,6 +38,8 @@ pub struct Weights {
 pub(crate) struct Source {
     /// Path relative to the model directory, forward slashes.
     pub(crate) path: String,
+    /// What its tensors' names begin with here, and not in the file.
+    prefix: String,
     bytes: Bytes,
 }
 
@@ -51,12 +57,16 @@ pub struct Tensor<'a> {
     pub shape: &'a [usize],
     dtype: Dtype,
     bytes: &'a [u8],
+    quantized: Option<Quantized<'a>>,
 }
 
 impl<'a> Tensor<'a> {
     /// Number of elements.
     pub fn len(&self) -> usize {
-        element::width(self.dtype).map_or(0, |width| self.bytes.len() / width)
+        match &self.quantized {
+            Some(quantized) => quantized.len(),
+            None => element::width(self.dtype).map_or(0, |width| self.bytes.len() / width),
+        }
     }
 
     /// Whether there are no elements.
@@ -64,12 +74,22 @@ impl<'a> Tensor<'a> {
         self.bytes.is_empty()
     }
 
-    /// The file's element type.
+    /// The file's element type; of quantised tensors that of the integers.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The raw little-endian elements, at any alignment.
+    /// Whether the elements are real numbers, however they are stored.
+    pub fn is_real(&self) -> bool {
+        self.quantized.is_some() || is_float(self.dtype) || self.dtype == Dtype::F64
+    }
+
+    /// Integers and scales, if the file says that the elements are stored so.
+    pub fn quantized(&self) -> Option<Quantized<'a>> {
+        self.quantized
+    }
+
+    /// The raw little-endian elements, at any alignment; of quantised tensors the packed integers.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -79,6 +99,9 @@ impl<'a> Tensor<'a> {
     /// # Panics
     /// If the range does not lie inside the tensor: compare with [`Tensor::len`] first.
     pub fn read(&self, start: usize, out: &mut [f32]) {
+        if let Some(quantized) = &self.quantized {
+            return quantized.read(start, out);
+        }
         let width = element::width(self.dtype).unwrap_or(0);
         let bytes = &self.bytes[start * width..(start + out.len()) * width];
         element::to_f32(self.dtype, bytes, out);
@@ -98,7 +121,8 @@ impl Weights {
 
     /// Bytes of all tensors together.
     pub fn size_in_bytes(&self) -> usize {
-        self.index.values().map(|(_, place)| place.end - place.start).sum()
+        let scales = |place: &Place| place.grid.as_ref().map_or(0, |grid| grid.end - grid.start);
+        self.index.values().map(|(_, place)| place.end - place.start + scales(place)).sum()
     }
 
     /// The tensor of this name. The error names it and the files searched.
@@ -110,8 +134,9 @@ impl Weights {
                 place.dtype
             )));
         }
-        let bytes = &self.files[*file].bytes()[place.start..place.end];
-        Ok(Tensor { shape: &place.shape, dtype: place.dtype, bytes })
+        let file = self.files[*file].bytes();
+        let quantized = place.grid.as_ref().and_then(|grid| Quantized::new(grid, place, file));
+        Ok(Tensor { shape: &place.shape, dtype: place.dtype, bytes: &file[place.start..place.end], quantized })
     }
 
     /// A vector of this length in f32; an error if the tensor has another number of elements.
@@ -171,7 +196,7 @@ impl Weights {
             }
             self.index.insert(place.name.clone(), (file, place));
         }
-        self.files.push(Arc::new(Source { path, bytes }));
+        self.files.push(Arc::new(Source { path, prefix: prefix.to_string(), bytes }));
         Ok(())
     }
 

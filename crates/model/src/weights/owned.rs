@@ -1,9 +1,12 @@
 //! Tensors in memory: for tests, for converters, and for writing.
 
+use super::element::f32_to_f16;
 use super::file::Bytes;
+use super::quantized::{self, Scales};
 use super::{Dtype, Weights};
 use crate::Error;
 use safetensors::tensor::TensorView;
+use std::collections::BTreeMap;
 
 /// A tensor that owns its bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,15 +17,26 @@ pub struct OwnedTensor {
     pub dtype: Dtype,
     /// Shape, outermost axis first.
     pub shape: Vec<usize>,
-    /// Little-endian elements.
+    /// Little-endian elements; of quantised tensors the packed integers.
     pub bytes: Vec<u8>,
+    /// For integers that stand for other numbers; see [`OwnedTensor::quantized`].
+    pub quantized: Option<Scales>,
 }
 
 impl OwnedTensor {
     /// An f32 tensor.
     pub fn f32(name: impl Into<String>, shape: &[usize], values: &[f32]) -> Self {
-        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        OwnedTensor { name: name.into(), dtype: Dtype::F32, shape: shape.to_vec(), bytes }
+        OwnedTensor::raw(name, Dtype::F32, shape, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+    }
+
+    /// An f16 tensor, rounded to nearest even.
+    pub fn f16(name: impl Into<String>, shape: &[usize], values: &[f32]) -> Self {
+        OwnedTensor::raw(name, Dtype::F16, shape, values.iter().flat_map(|v| f32_to_f16(*v).to_le_bytes()).collect())
+    }
+
+    /// A tensor of any element type from its little-endian elements.
+    pub fn raw(name: impl Into<String>, dtype: Dtype, shape: &[usize], bytes: Vec<u8>) -> Self {
+        OwnedTensor { name: name.into(), dtype, shape: shape.to_vec(), bytes, quantized: None }
     }
 
     /// A bf16 tensor, rounded to nearest even.
@@ -34,24 +48,24 @@ impl OwnedTensor {
                 if v.is_nan() { (bits >> 16) | 0x40 } else { bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16 };
             (rounded as u16).to_le_bytes()
         };
-        OwnedTensor {
-            name: name.into(),
-            dtype: Dtype::BF16,
-            shape: shape.to_vec(),
-            bytes: values.iter().flat_map(round).collect(),
-        }
+        OwnedTensor::raw(name, Dtype::BF16, shape, values.iter().flat_map(round).collect())
     }
 }
 
 /// The bytes of a safetensors file with these tensors.
 pub(crate) fn serialise(tensors: &[OwnedTensor]) -> Result<Vec<u8>, Error> {
-    let mut views = Vec::with_capacity(tensors.len());
+    let scales = |t: &OwnedTensor| {
+        let scales = t.quantized.as_ref()?;
+        Some(OwnedTensor::f32(format!("{}.scale", t.name), &[scales.values.len()], &scales.values))
+    };
+    let scales: Vec<OwnedTensor> = tensors.iter().filter_map(scales).collect();
+    let mut views = Vec::with_capacity(tensors.len() + scales.len());
     let mut names = std::collections::HashSet::new();
-    for t in tensors {
+    for t in tensors.iter().chain(&scales) {
         if !names.insert(&t.name) {
             return Err(Error::new(format!("tensor \"{}\" is given twice", t.name)));
         }
-        let view = TensorView::new(t.dtype, t.shape.clone(), &t.bytes).map_err(|_| {
+        let view = TensorView::new(t.dtype, quantized::shape_in_file(t), &t.bytes).map_err(|_| {
             Error::new(format!(
                 "tensor \"{}\": {} bytes do not fit shape {:?} of {}",
                 t.name,
@@ -64,7 +78,28 @@ pub(crate) fn serialise(tensors: &[OwnedTensor]) -> Result<Vec<u8>, Error> {
     }
     // "format": Python's reader refuses files without it.
     let metadata = std::collections::HashMap::from([("format".to_string(), "pt".to_string())]);
-    safetensors::serialize(views, Some(metadata)).map_err(|e| Error::new(format!("weights cannot be serialised: {e}")))
+    let file = safetensors::serialize(views, Some(metadata))
+        .map_err(|e| Error::new(format!("weights cannot be serialised: {e}")))?;
+    match quantized::metadata(tensors) {
+        None => Ok(file),
+        Some(text) => with_metadata(file, &text),
+    }
+}
+
+/// Adds what the file says of its quantised tensors. By hand: the library writes several entries in an order of its own,
+/// and the same tensors must give the same file.
+fn with_metadata(file: Vec<u8>, text: &str) -> Result<Vec<u8>, Error> {
+    let failed = || Error::new("weights cannot be serialised: no metadata in the header");
+    let (length, rest) = file.split_first_chunk::<8>().ok_or_else(failed)?;
+    let (header, data) = rest.split_at_checked(u64::from_le_bytes(*length) as usize).ok_or_else(failed)?;
+    const BEGIN: &[u8] = br#"{"__metadata__":{"format":"pt""#;
+    let after = header.trim_ascii_end().strip_prefix(BEGIN).ok_or_else(failed)?;
+    let text = serde_json::to_string(text).map_err(|_| failed())?;
+    let entry = format!(",\"{}\":{text}", quantized::KEY);
+    let mut header = [BEGIN, entry.as_bytes(), after].concat();
+    // Tensors begin at multiples of eight.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    Ok([&(header.len() as u64).to_le_bytes(), header.as_slice(), data].concat())
 }
 
 impl Weights {
@@ -78,5 +113,36 @@ impl Weights {
         let mut weights = Weights::default();
         weights.add("model.safetensors".into(), "model.safetensors", Bytes::Owned(bytes), "")?;
         Ok(weights)
+    }
+
+    /// A tensor by name as it is stored, bit for bit.
+    pub fn owned(&self, name: &str) -> Result<OwnedTensor, Error> {
+        let tensor = self.tensor(name)?;
+        let quantized = tensor.quantized().map(|q| Scales { bits: q.bits(), axis: q.axis(), values: q.scales() });
+        let raw = OwnedTensor::raw(name, tensor.dtype(), tensor.shape, tensor.bytes().to_vec());
+        Ok(OwnedTensor { quantized, ..raw })
+    }
+
+    /// The same files in memory with some tensors replaced, by name; the others are kept bit for bit.
+    pub fn replace(&self, changed: Vec<OwnedTensor>) -> Result<Weights, Error> {
+        let mut changed: BTreeMap<String, OwnedTensor> = changed.into_iter().map(|t| (t.name.clone(), t)).collect();
+        let mut weights = Weights::default();
+        for (number, source) in self.files.iter().enumerate() {
+            let mut tensors = Vec::new();
+            for (name, _) in self.index.iter().filter(|(_, (file, _))| *file == number) {
+                let mut tensor = match changed.remove(name) {
+                    Some(tensor) => tensor,
+                    None => self.owned(name)?,
+                };
+                tensor.name.drain(..source.prefix.len());
+                tensors.push(tensor);
+            }
+            let bytes = Bytes::Owned(serialise(&tensors)?);
+            weights.add(source.path.clone(), &source.path, bytes, &source.prefix)?;
+        }
+        match changed.into_keys().next() {
+            Some(name) => Err(self.missing(&name)),
+            None => Ok(weights),
+        }
     }
 }
