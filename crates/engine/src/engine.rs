@@ -8,7 +8,7 @@ use crate::layout::Select;
 use crate::options::Options;
 use crate::profile::{Clock, PartTime};
 use crate::program::Program;
-use crate::run::{Machine, rows};
+use crate::run::{Machine, Observer, rows};
 use sparing_kernels::{Chunks, Element, Team, isa};
 use sparing_model::{Architecture, Batch, Error, Executor, GlobalTokens, HeadRows, Model, Outputs, Precision, Wanted};
 
@@ -45,7 +45,10 @@ impl Engine {
         let team = Team::new(if options.threads == 0 { cores() } else { options.threads });
         let architecture = model.architecture.clone();
         let tables = Tables::new(&architecture, model.weights.clone())?;
-        let compiled = compile(&architecture, &model.weights, precision, options.economies.head_rows, &team)?;
+        model.plan.check()?;
+        let activations = model.plan.quantization.as_ref().map(|q| q.activations.clone()).unwrap_or_default();
+        let head_rows = options.economies.head_rows;
+        let compiled = compile(&architecture, &model.weights, precision, &activations, head_rows, &team)?;
         let Compiled { hidden, head, rows, head_exact, rows_exact, locals, constants } = compiled;
         let element = activation_element(precision);
         Ok(Engine {
@@ -83,7 +86,7 @@ impl Engine {
     /// The same run, with the seconds that each part of each layer took.
     pub fn profile(&self, batch: &Batch) -> Result<(Outputs, Vec<PartTime>), Error> {
         let mut clock = Clock::running();
-        let outputs = self.run_with(batch, &mut clock)?;
+        let outputs = self.run_with(batch, &mut clock, None)?;
         Ok((outputs, clock.times()))
     }
 
@@ -107,7 +110,12 @@ impl Engine {
         }
     }
 
-    fn run_with(&self, batch: &Batch, clock: &mut Clock) -> Result<Outputs, Error> {
+    pub(crate) fn run_with(
+        &self,
+        batch: &Batch,
+        clock: &mut Clock,
+        mut observer: Option<&mut Observer<'_>>,
+    ) -> Result<Outputs, Error> {
         batch.check(&self.architecture)?;
         let program = self.program(&batch.wanted);
         let mut outputs = Outputs { width: program.output.width(), sequences: Vec::new() };
@@ -122,7 +130,7 @@ impl Engine {
                 (wave, rest) = rest.split_at(self.wave(batch, rest));
                 let sequences = wave.iter().map(|i| (&batch.sequences[*i], self.select(&batch.wanted, *i)));
                 arena.layout.fill(sequences, self.global_tokens(), 0);
-                self.machine.run(program, arena, None, clock);
+                self.machine.run_observed(program, arena, None, clock, observer.as_deref_mut());
                 for (place, number) in wave.iter().enumerate() {
                     outputs.sequences[*number] = result(program, arena, place);
                 }
@@ -154,7 +162,7 @@ impl Engine {
 
 impl Executor for Engine {
     fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
-        self.run_with(batch, &mut Clock::stopped())
+        self.run_with(batch, &mut Clock::stopped(), None)
     }
 }
 

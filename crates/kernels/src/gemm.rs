@@ -39,12 +39,12 @@ impl LaidOut {
         self.quantised.ensure(2 * rows.count());
         for (first, count) in weights.tile.cuts(rows.count()) {
             let quantised = &mut self.quantised.as_mut_slice()[2 * first..2 * (first + count)];
-            let quantised = (weights.format() == Format::Int8).then_some(quantised);
+            let quantised = (weights.format() == Format::Int8).then_some((quantised, weights.input));
             // SAFETY: `ensure` made room for all rows and the slack; tiles are laid out in ascending order.
             unsafe {
                 let to = self.words.as_mut_slice().as_mut_ptr().add(first * words);
-                let (level, wide) = (weights.level, weights.tile.wide);
-                lay_out(level, weights.format(), wide, rows, first, count, to, count, &mut self.staging, quantised);
+                let (level, format, wide) = (weights.level, weights.format(), weights.tile.wide);
+                lay_out(level, format, wide, rows, first, count, to, count, &mut self.staging, quantised);
             }
         }
     }
@@ -233,6 +233,51 @@ mod tests {
             for (g, w) in got16.iter().zip(&want) {
                 let most = tolerance + 4e-3 * (inputs as f32).sqrt() + w.abs() / 128.0;
                 assert!((bf16_to_f32(*g) - w).abs() <= most, "{level:?} {format:?} bf16: {} for {w}", bf16_to_f32(*g));
+            }
+        }
+    }
+
+    /// Integers are taken as they are, and rows rounded as they are told to be.
+    #[test]
+    fn integers_and_fixed_ranges() {
+        let (rows, inputs, outputs) = (5, 37, 19);
+        let x = numbers(3, rows * inputs, 1.0);
+        let integers: Vec<i8> = numbers(4, outputs * inputs, 127.0).iter().map(|w| *w as i8).collect();
+        let scales: Vec<f32> = (0..outputs).map(|i| 0.01 * (i + 1) as f32).collect();
+        let weights: Vec<f32> = integers.iter().enumerate().map(|(i, q)| f32::from(*q) * scales[i / inputs]).collect();
+        for (steps, range) in [(255, None), (255, Some((-0.5, 0.75))), (15, None), (15, Some((-1.0, 1.0)))] {
+            let rounded: Vec<f32> = x
+                .chunks(inputs)
+                .flat_map(|row| {
+                    let own =
+                        (row.iter().copied().fold(f32::MAX, f32::min), row.iter().copied().fold(f32::MIN, f32::max));
+                    let (least, most) = range.unwrap_or(own);
+                    let step = (most - least) / f32::from(steps);
+                    row.iter().map(move |x| {
+                        ((x - least) / step).round_ties_even().clamp(0.0, f32::from(steps)) * step + least
+                    })
+                })
+                .collect();
+            let mut want = vec![0f32; rows * outputs];
+            let epilogue = Epilogue::default();
+            reference::gemm(
+                Rows::f32(&rounded, inputs),
+                &weights,
+                outputs,
+                &epilogue,
+                RowsMut::f32(&mut want, outputs),
+            );
+            for level in Level::all_available() {
+                let packed = PackedMatrix::pack_integers_for(level, &integers, &scales, outputs, inputs);
+                let packed = packed.with_input(crate::InputRounding { steps, range });
+                let mut got = vec![f32::NAN; rows * outputs];
+                let mut scratch = Scratch::default();
+                gemm(Rows::f32(&x, inputs), &packed, &epilogue, RowsMut::f32(&mut got, outputs), &mut scratch);
+                for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+                    // An element in the middle between two steps may go either way: one step of one weight.
+                    let most = 1e-4 + scales[i % outputs] * 127.0 * 2.5 / f32::from(steps);
+                    assert!((g - w).abs() <= most, "{level:?} {steps} steps {range:?} at {i}: {g} for {w}");
+                }
             }
         }
     }

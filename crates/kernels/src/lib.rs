@@ -26,6 +26,6 @@ pub use buffer::{Aligned, Buffer};
 pub use epilogue::Epilogue;
 pub use gemm::{Scratch, gemm, gemm_columns};
 pub use math::activate;
-pub use pack::{Format, PackedMatrix};
+pub use pack::{Format, InputRounding, PackedMatrix};
 pub use rows::{Chunks, Element, Elements, ElementsMut, Rows, RowsMut, bf16_to_f32, f32_to_bf16};
 pub use team::{PerWorker, Team};

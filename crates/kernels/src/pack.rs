@@ -17,6 +17,21 @@ pub enum Format {
     Int8,
 }
 
+/// How int8 rounds the rows that a matrix is multiplied with: to numbers that are evenly spread over a range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InputRounding {
+    /// Steps between the least and the largest number; a byte has 255.
+    pub steps: u8,
+    /// Least and largest number, whatever lies beyond is cut off; `None`: each row's own.
+    pub range: Option<(f32, f32)>,
+}
+
+impl Default for InputRounding {
+    fn default() -> Self {
+        InputRounding { steps: 255, range: None }
+    }
+}
+
 /// A matrix of `outputs` x `inputs`, packed for multiplication from the right: `y = x Wᵀ`.
 ///
 /// Outputs are grouped into panels of two vectors; a panel is `[steps][columns]` 32-bit words, so the tile kernel
@@ -30,6 +45,8 @@ pub struct PackedMatrix {
     /// Steps of the tile kernel: words per column.
     pub(crate) steps: usize,
     words: Aligned<u32>,
+    /// For int8: how input rows are rounded.
+    pub(crate) input: InputRounding,
     /// For int8: per output its scale, then per output scale x sum of its bytes; each padded to whole panels.
     scales: Aligned<f32>,
 }
@@ -40,23 +57,61 @@ impl PackedMatrix {
         Self::pack_for(Level::active(), weights, outputs, inputs, format)
     }
 
-    pub(crate) fn pack_for(level: Level, weights: &[f32], outputs: usize, inputs: usize, format: Format) -> Self {
-        assert_eq!(weights.len(), outputs * inputs, "{outputs} x {inputs} weights");
+    /// Packs row-major `[outputs, inputs]` integers as [`Format::Int8`]: `w = scale * q`, one scale per output.
+    pub fn pack_integers(integers: &[i8], scales: &[f32], outputs: usize, inputs: usize) -> Self {
+        Self::pack_integers_for(Level::active(), integers, scales, outputs, inputs)
+    }
+
+    /// The same with another rounding of the rows it is multiplied with. Only [`Format::Int8`] rounds them.
+    pub fn with_input(self, input: InputRounding) -> Self {
+        PackedMatrix { input, ..self }
+    }
+
+    fn empty(level: Level, outputs: usize, inputs: usize, format: Format) -> Self {
         assert!(outputs > 0 && inputs > 0);
-        let (panel, steps) = (level.panel(), steps(format, inputs));
-        let padded = outputs.next_multiple_of(panel);
-        let mut matrix = PackedMatrix {
+        let steps = steps(format, inputs);
+        PackedMatrix {
             outputs,
             inputs,
             format,
             level,
             tile: Tile::of(level, format),
             steps,
-            words: Aligned::zeroed(padded * steps + 16),
+            words: Aligned::zeroed(outputs.next_multiple_of(level.panel()) * steps + 16),
+            input: InputRounding::default(),
             scales: Aligned::default(),
-        };
+        }
+    }
+
+    pub(crate) fn pack_integers_for(
+        level: Level,
+        integers: &[i8],
+        scales: &[f32],
+        outputs: usize,
+        inputs: usize,
+    ) -> Self {
+        assert_eq!(integers.len(), outputs * inputs, "{outputs} x {inputs} integers");
+        assert_eq!(scales.len(), outputs, "scales");
+        let mut matrix = Self::empty(level, outputs, inputs, Format::Int8);
+        matrix.pack_bytes(|output, to| {
+            let row = &integers[output * inputs..(output + 1) * inputs];
+            // SAFETY: `pack_bytes` gives room for a row.
+            unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), to, inputs) };
+            scales[output]
+        });
+        matrix
+    }
+
+    pub(crate) fn pack_for(level: Level, weights: &[f32], outputs: usize, inputs: usize, format: Format) -> Self {
+        assert_eq!(weights.len(), outputs * inputs, "{outputs} x {inputs} weights");
+        let mut matrix = Self::empty(level, outputs, inputs, format);
+        let (panel, steps) = (level.panel(), matrix.steps);
         if format == Format::Int8 {
-            matrix.pack_int8(weights, padded);
+            matrix.pack_bytes(|output, to| {
+                let row = &weights[output * inputs..(output + 1) * inputs];
+                // SAFETY: `pack_bytes` gives room for the row rounded up to 16.
+                unsafe { quantise_weights_at(level, row.as_ptr(), inputs, to) }
+            });
             return matrix;
         }
         let rows = Rows::f32(weights, inputs);
@@ -73,24 +128,24 @@ impl PackedMatrix {
         matrix
     }
 
-    /// Symmetric per output: `w ≈ scale * q`, q in -127..=127.
-    fn pack_int8(&mut self, weights: &[f32], padded: usize) {
-        self.scales.ensure(2 * padded);
+    /// Lays out signed bytes and notes their scales. `fill` writes an output's bytes (what follows the row, up to a
+    /// whole vector, must be zero or stay) and returns its scale.
+    fn pack_bytes(&mut self, fill: impl Fn(usize, *mut i8) -> f32) {
         let (panel, steps, inputs) = (self.level.panel(), self.steps, self.inputs);
+        let padded = self.outputs.next_multiple_of(panel);
+        self.scales.ensure(2 * padded);
         // Sixteen words of slack: quantising writes whole vectors.
         let step = steps + 16;
         let mut staging = vec![0u32; panel * step];
         for first in (0..self.outputs).step_by(panel) {
             let count = panel.min(self.outputs - first);
             for i in 0..count {
-                let row = &weights[(first + i) * inputs..(first + i + 1) * inputs];
                 // SAFETY: `staging` has `step` words for this row, more than the row's bytes rounded up to 16.
-                let (scale, sum) = unsafe {
-                    let to = staging.as_mut_ptr().add(i * step).cast::<i8>();
-                    let scale = quantise_weights_at(self.level, row.as_ptr(), inputs, to);
-                    let bytes = std::slice::from_raw_parts(to, inputs);
-                    (scale, bytes.iter().map(|q| *q as i32).sum::<i32>())
-                };
+                let to = unsafe { staging.as_mut_ptr().add(i * step).cast::<i8>() };
+                let scale = fill(first + i, to);
+                // SAFETY: as above; `fill` wrote the row.
+                let bytes = unsafe { std::slice::from_raw_parts(to, inputs) };
+                let sum = bytes.iter().map(|q| *q as i32).sum::<i32>();
                 let scales = self.scales.as_mut_slice();
                 scales[first + i] = scale;
                 scales[padded + first + i] = scale * sum as f32;

@@ -3,7 +3,7 @@
 use crate::rows::{Elements, Rows};
 use crate::simd::{Level, Simd, kernel};
 use crate::tile::Tile;
-use crate::{Aligned, Format};
+use crate::{Aligned, Format, InputRounding};
 
 /// Words that a row of `width` elements takes in B's terms: steps of the tile kernel.
 pub(crate) fn steps(format: Format, width: usize) -> usize {
@@ -85,10 +85,38 @@ unsafe fn to_bf16<S: Simd>(from: *const f32, width: usize, to: *mut u16, padded:
 }
 kernel!(to_bf16_at = to_bf16(from: *const f32, width: usize, to: *mut u16, padded: usize));
 
-/// Quantises a row to bytes: `x ≈ scale * q + least`, q in 0..=255. Returns `(scale, least)`. Writes up to the next
+/// Quantises a row to bytes: `x ≈ scale * q + least`, q in 0..=steps. Returns `(scale, least)`. Writes up to the next
 /// whole vector; what lies beyond the row is arbitrary (its weights are zero).
 #[inline(always)]
-unsafe fn quantise<S: Simd, const BF16: bool>(from: *const u8, width: usize, to: *mut u8) -> (f32, f32) {
+unsafe fn quantise<S: Simd, const BF16: bool>(
+    from: *const u8,
+    width: usize,
+    to: *mut u8,
+    input: InputRounding,
+) -> (f32, f32) {
+    unsafe {
+        let (least, most) = match input.range {
+            Some(range) => range,
+            None => range::<S, BF16>(from, width),
+        };
+        let steps = f32::from(input.steps);
+        let scale = ((most - least) / steps).max(1e-30);
+        let inverse = S::splat(1.0 / scale);
+        let shift = S::splat(-least / scale);
+        let mut i = 0;
+        while i < width {
+            let x = load_element::<S, BF16>(from, i, S::LANES.min(width - i));
+            let q = S::fma(x, inverse, shift);
+            S::store_u8(to.add(i), S::min(S::max(q, S::splat(0.0)), S::splat(steps)));
+            i += S::LANES;
+        }
+        (scale, least)
+    }
+}
+
+/// Least and largest element of a row.
+#[inline(always)]
+unsafe fn range<S: Simd, const BF16: bool>(from: *const u8, width: usize) -> (f32, f32) {
     unsafe {
         let whole = width - width % S::LANES;
         let (mut high, mut low) = (S::splat(f32::MIN), S::splat(f32::MAX));
@@ -105,30 +133,20 @@ unsafe fn quantise<S: Simd, const BF16: bool>(from: *const u8, width: usize, to:
             (most, least) = (most.max(x), least.min(x));
             i += 1;
         }
-        let scale = ((most - least) / 255.0).max(1e-30);
-        let inverse = S::splat(1.0 / scale);
-        let shift = S::splat(-least / scale);
-        i = 0;
-        while i < width {
-            let x = load_element::<S, BF16>(from, i, S::LANES.min(width - i));
-            let q = S::fma(x, inverse, shift);
-            S::store_u8(to.add(i), S::min(S::max(q, S::splat(0.0)), S::splat(255.0)));
-            i += S::LANES;
-        }
-        (scale, least)
+        (least, most)
     }
 }
 
 #[inline(always)]
-unsafe fn quantise_f32<S: Simd>(from: *const u8, width: usize, to: *mut u8) -> (f32, f32) {
-    unsafe { quantise::<S, false>(from, width, to) }
+unsafe fn quantise_f32<S: Simd>(from: *const u8, width: usize, to: *mut u8, input: InputRounding) -> (f32, f32) {
+    unsafe { quantise::<S, false>(from, width, to, input) }
 }
 #[inline(always)]
-unsafe fn quantise_bf16<S: Simd>(from: *const u8, width: usize, to: *mut u8) -> (f32, f32) {
-    unsafe { quantise::<S, true>(from, width, to) }
+unsafe fn quantise_bf16<S: Simd>(from: *const u8, width: usize, to: *mut u8, input: InputRounding) -> (f32, f32) {
+    unsafe { quantise::<S, true>(from, width, to, input) }
 }
-kernel!(quantise_f32_at = quantise_f32(from: *const u8, width: usize, to: *mut u8) -> (f32, f32));
-kernel!(quantise_bf16_at = quantise_bf16(from: *const u8, width: usize, to: *mut u8) -> (f32, f32));
+kernel!(quantise_f32_at = quantise_f32(from: *const u8, width: usize, to: *mut u8, input: InputRounding) -> (f32, f32));
+kernel!(quantise_bf16_at = quantise_bf16(from: *const u8, width: usize, to: *mut u8, input: InputRounding) -> (f32, f32));
 
 /// Quantises a row of weights to signed bytes around zero: `w ≈ scale * q`, q in -127..=127. Returns the scale. Writes up
 /// to the next whole vector, zeros beyond the row.
@@ -166,7 +184,7 @@ kernel!(
 );
 
 /// Lays out rows `first .. first + count` for a tile: `[words][step_to]`. For int8 also notes each row's scale and least
-/// value in `quantised` (two numbers per row).
+/// value in `quantised` (two numbers per row), rounded as it says.
 ///
 /// # Safety
 /// `to` has room for `words * step_to` words and 16 more.
@@ -180,7 +198,7 @@ pub(crate) unsafe fn lay_out(
     to: *mut u32,
     step_to: usize,
     staging: &mut Aligned<u32>,
-    quantised: Option<&mut [f32]>,
+    quantised: Option<(&mut [f32], InputRounding)>,
 ) {
     let rows = rows.range(first..first + count);
     let (width, stride) = (rows.width(), rows.stride());
@@ -221,12 +239,14 @@ pub(crate) unsafe fn lay_out(
             }
             (Format::Int8, _, data) => {
                 staging.ensure(count * step);
-                let quantised = quantised.expect("int8 rows have scales");
+                let (quantised, input) = quantised.expect("int8 rows have scales");
                 for i in 0..count {
                     let to = staging.as_mut_slice().as_mut_ptr().add(i * step).cast::<u8>();
                     let (scale, least) = match data {
-                        Elements::F32(d) => quantise_f32_at(level, d.as_ptr().add(i * stride).cast(), width, to),
-                        Elements::Bf16(d) => quantise_bf16_at(level, d.as_ptr().add(i * stride).cast(), width, to),
+                        Elements::F32(d) => quantise_f32_at(level, d.as_ptr().add(i * stride).cast(), width, to, input),
+                        Elements::Bf16(d) => {
+                            quantise_bf16_at(level, d.as_ptr().add(i * stride).cast(), width, to, input)
+                        }
                     };
                     (quantised[2 * i], quantised[2 * i + 1]) = (scale, least);
                 }

@@ -1,8 +1,8 @@
 //! The numbers a program refers to, and packing them.
 
 use crate::relative::{Buckets, Relative};
-use sparing_kernels::{Format, PackedMatrix, Team};
-use sparing_model::{Error, Linear, Matrix, Norm, NormKind, Weights};
+use sparing_kernels::{Format, InputRounding, PackedMatrix, Team};
+use sparing_model::{Activations, Error, Integers, Linear, Matrix, Norm, NormKind, Weights};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -27,6 +27,8 @@ impl Constants {
 
 /// One or several linear maps of the same input, stacked along the outputs.
 pub(crate) struct Packed {
+    /// The weights' names, in order.
+    pub(crate) names: Vec<String>,
     pub(crate) matrix: PackedMatrix,
     pub(crate) bias: Option<Vec<f32>>,
 }
@@ -126,14 +128,14 @@ impl<'a> Collector<'a> {
     }
 
     /// Packs everything that was asked for.
-    pub(crate) fn finish(self, team: &Team) -> Result<Constants, Error> {
+    pub(crate) fn finish(self, activations: &Activations, team: &Team) -> Result<Constants, Error> {
         let Collector { weights, mut constants, requests, .. } = self;
         // Largest first: the cores finish together, and the largest unpacked copy meets the fewest packed ones.
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(requests[*i].size()));
         let packed: Vec<Mutex<Option<Result<Packed, Error>>>> = requests.iter().map(|_| Mutex::new(None)).collect();
         team.run(order.len(), &|task, _| {
-            let result = requests[order[task]].pack(weights);
+            let result = requests[order[task]].pack(weights, activations);
             *packed[order[task]].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
         });
         for slot in packed {
@@ -149,23 +151,14 @@ impl Request<'_> {
         self.parts.iter().map(|(linear, _)| linear.outputs * linear.inputs).sum()
     }
 
-    fn pack(&self, weights: &Weights) -> Result<Packed, Error> {
+    fn pack(&self, weights: &Weights, activations: &Activations) -> Result<Packed, Error> {
         let inputs = self.parts[0].0.inputs;
         let outputs = self.parts.iter().map(|(linear, _)| linear.outputs).sum();
-        let mut values = Vec::new();
+        if let Some((linear, _)) = self.parts.iter().find(|(linear, _)| linear.inputs != inputs) {
+            return Err(Error::new(format!("maps of {inputs} and {} inputs cannot be stacked", linear.inputs)));
+        }
         let mut bias = Vec::with_capacity(outputs);
         for (linear, plus) in &self.parts {
-            if linear.inputs != inputs {
-                return Err(Error::new(format!("maps of {inputs} and {} inputs cannot be stacked", linear.inputs)));
-            }
-            let part = weights.matrix(linear)?;
-            release(weights, &linear.weight);
-            if self.parts.len() == 1 {
-                values = part;
-            } else {
-                values.reserve_exact(outputs * inputs - values.len());
-                values.extend_from_slice(&part);
-            }
             bias.extend(match &linear.bias {
                 Some(bias) => weights.bias(bias, linear.outputs)?,
                 None => vec![0.0; linear.outputs],
@@ -178,9 +171,53 @@ impl Request<'_> {
             }
         }
         let biased = self.parts.iter().any(|(linear, plus)| linear.bias.is_some() || plus.is_some());
-        let matrix = PackedMatrix::pack(&values, outputs, inputs, self.format);
-        Ok(Packed { matrix, bias: biased.then_some(bias) })
+        let names: Vec<String> = self.parts.iter().map(|(linear, _)| linear.weight.name()).collect();
+        let matrix = match self.integers(weights)? {
+            Some(found) => PackedMatrix::pack_integers(&found.values, &found.scales, outputs, inputs),
+            None => PackedMatrix::pack(&self.floats(weights)?, outputs, inputs, self.format),
+        };
+        self.parts.iter().for_each(|(linear, _)| release(weights, &linear.weight));
+        let matrix = matrix.with_input(input_rounding(activations, &names));
+        Ok(Packed { names, matrix, bias: biased.then_some(bias) })
     }
+
+    /// All maps as floats, stacked.
+    fn floats(&self, weights: &Weights) -> Result<Vec<f32>, Error> {
+        if let [(linear, _)] = self.parts[..] {
+            return weights.matrix(linear);
+        }
+        let mut values = Vec::with_capacity(self.size());
+        for (linear, _) in &self.parts {
+            values.extend_from_slice(&weights.matrix(linear)?);
+            release(weights, &linear.weight);
+        }
+        Ok(values)
+    }
+
+    /// All maps as integers, stacked, if they are to be integers and are stored so.
+    fn integers(&self, weights: &Weights) -> Result<Option<Integers>, Error> {
+        if self.format != Format::Int8 {
+            return Ok(None);
+        }
+        let mut all = Integers { values: Vec::new(), scales: Vec::new() };
+        for (linear, _) in &self.parts {
+            let Some(part) = weights.integers(linear)? else { return Ok(None) };
+            if self.parts.len() == 1 {
+                return Ok(Some(part));
+            }
+            all.values.extend_from_slice(&part.values);
+            all.scales.extend_from_slice(&part.scales);
+        }
+        Ok(Some(all))
+    }
+}
+
+/// How a matrix' inputs are rounded: by the plan's range (the widest of stacked maps), else per token.
+fn input_rounding(activations: &Activations, names: &[String]) -> InputRounding {
+    let known: Option<Vec<&[f32; 2]>> = names.iter().map(|name| activations.ranges.get(name)).collect();
+    let range = known
+        .map(|ranges| ranges.iter().fold((f32::MAX, f32::MIN), |(least, most), [a, b]| (least.min(*a), most.max(*b))));
+    InputRounding { steps: ((1u32 << activations.bits) - 1) as u8, range }
 }
 
 /// The packed copy is what will be read from now on.

@@ -1,5 +1,7 @@
 //! From architecture, plan and weights to programs.
 //!
+//! Matrices that are stored as integers are taken as they are for int8, at any width; nothing is rounded twice.
+//!
 //! What is stored how: attention and feed-forward maps and bottlenecks follow the precision. The embedding
 //! projection and the head's small maps stay f32: they cost nothing and answers are read from them. A
 //! vocabulary decoder is as large as the embeddings, so it follows the precision, but int8 decoders stay
@@ -15,9 +17,9 @@ mod layer;
 use crate::program::{Full, Op, Part, Program, RowSet, Segment, View};
 use code::Code;
 use constants::Collector;
-pub(crate) use constants::Constants;
+pub(crate) use constants::{Constants, Packed};
 use sparing_kernels::{Activation, Element, Format, Team, isa};
-use sparing_model::{Architecture, Error, HeadRows, Linear, Precision, ProjectionPlace, Weights};
+use sparing_model::{Activations, Architecture, Error, HeadRows, Linear, Precision, ProjectionPlace, Weights};
 
 /// What a program computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,7 @@ pub(crate) fn compile(
     architecture: &Architecture,
     weights: &Weights,
     precision: Precision,
+    activations: &Activations,
     head_rows: bool,
     team: &Team,
 ) -> Result<Compiled, Error> {
@@ -74,7 +77,7 @@ pub(crate) fn compile(
     let (hidden, head) = (compiler.program(Mode::Hidden)?, compiler.program(head)?);
     let head_exact = compiler.program(head_exact)?;
     let locals = compiler.locals;
-    let constants = compiler.collector.finish(team)?;
+    let constants = compiler.collector.finish(activations, team)?;
     Ok(Compiled { hidden, head, rows, head_exact, rows_exact, locals, constants })
 }
 

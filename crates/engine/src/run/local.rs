@@ -1,10 +1,11 @@
 //! Row-local segments: chunk by chunk, all steps of a chunk while it is in the core's own cache.
 
-use super::Machine;
+use super::{Machine, Observer};
 use crate::arena::{Arena, Locals};
+use crate::compile::Packed;
 use crate::layout::Layout;
 use crate::program::{Full, Op, Place, RowLocal, View};
-use sparing_kernels::{Activation, Buffer, Chunks, Element, Epilogue, PackedMatrix, Rows, RowsMut};
+use sparing_kernels::{Activation, Buffer, Chunks, Element, Epilogue, Rows, RowsMut};
 use sparing_kernels::{activate, gemm, gemm_columns, norm};
 use sparing_model::NormKind;
 use std::ops::Range;
@@ -99,7 +100,14 @@ impl Taken<'_> {
 
 impl Machine {
     /// Runs a row-local segment on all its rows. `timed`: leaves each worker's seconds per step in its locals.
-    pub(super) fn row_local(&self, segment: &RowLocal, arena: &mut Arena, timed: bool) {
+    /// `observer`: sees what every linear map reads, rows in order.
+    pub(super) fn row_local(
+        &self,
+        segment: &RowLocal,
+        arena: &mut Arena,
+        timed: bool,
+        observer: Option<&mut Observer<'_>>,
+    ) {
         let Arena { full, locals, scratch, layout, .. } = arena;
         let (layout, locals, scratch) = (&*layout, &*locals, &*scratch);
         let threads = self.team.threads();
@@ -132,11 +140,23 @@ impl Machine {
                 Access::Write(chunks) => Held::Write(chunks.take(index)),
             })
         };
+        if let Some(observer) = observer {
+            for index in 0..count.div_ceil(chunk) {
+                let rows = index * chunk..count.min((index + 1) * chunk);
+                let (mut locals, mut scratch) = (locals.get(0), scratch.get(0));
+                let mut frame = Frame { full: hold(index, &rows), rows, locals: &mut locals };
+                self.steps(segment, layout, &mut frame, timed, &mut |a, packed, epilogue, out| {
+                    observer(packed, a);
+                    gemm(a, &packed.matrix, epilogue, out, &mut scratch);
+                });
+            }
+            return;
+        }
         if few {
             let mut locals = locals.get(0);
             let mut frame = Frame { rows: 0..count, full: hold(0, &(0..count)), locals: &mut locals };
-            self.steps(segment, layout, &mut frame, timed, &mut |a, matrix, epilogue, out| {
-                gemm_columns(&self.team, a, matrix, epilogue, out, scratch);
+            self.steps(segment, layout, &mut frame, timed, &mut |a, packed, epilogue, out| {
+                gemm_columns(&self.team, a, &packed.matrix, epilogue, out, scratch);
             });
             return;
         }
@@ -144,8 +164,8 @@ impl Machine {
             let rows = index * chunk..count.min((index + 1) * chunk);
             let (mut locals, mut scratch) = (locals.get(worker), scratch.get(worker));
             let mut frame = Frame { full: hold(index, &rows), rows, locals: &mut locals };
-            self.steps(segment, layout, &mut frame, timed, &mut |a, matrix, epilogue, out| {
-                gemm(a, matrix, epilogue, out, &mut scratch);
+            self.steps(segment, layout, &mut frame, timed, &mut |a, packed, epilogue, out| {
+                gemm(a, &packed.matrix, epilogue, out, &mut scratch);
             });
         });
     }
@@ -156,7 +176,7 @@ impl Machine {
         layout: &Layout,
         frame: &mut Frame,
         timed: bool,
-        multiply: &mut dyn FnMut(Rows, &PackedMatrix, &Epilogue, RowsMut),
+        multiply: &mut dyn FnMut(Rows, &Packed, &Epilogue, RowsMut),
     ) {
         for (number, step) in segment.steps.iter().enumerate() {
             if step.only_if.is_some_and(|rows| layout.count(rows) == 0) {
@@ -175,7 +195,7 @@ impl Machine {
         op: &Op,
         layout: &Layout,
         frame: &mut Frame,
-        multiply: &mut dyn FnMut(Rows, &PackedMatrix, &Epilogue, RowsMut),
+        multiply: &mut dyn FnMut(Rows, &Packed, &Epilogue, RowsMut),
     ) {
         let view = op.output();
         let rows = frame.rows.clone();
@@ -191,7 +211,7 @@ impl Machine {
                     activation: *activation,
                     residual: residual.map(|view| frame.input(view)),
                 };
-                multiply(frame.input(*input), &packed.matrix, &epilogue, out);
+                multiply(frame.input(*input), packed, &epilogue, out);
             }
             Op::Norm { input, norm: number, .. } => {
                 let n = &self.constants.norms[*number];

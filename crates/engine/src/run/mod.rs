@@ -5,7 +5,7 @@ mod local;
 mod rearrange;
 
 use crate::arena::Arena;
-use crate::compile::Constants;
+use crate::compile::{Constants, Packed};
 use crate::embed::Tables;
 use crate::generate::Cache;
 use crate::profile::Clock;
@@ -20,14 +20,29 @@ pub(crate) struct Machine {
     pub(crate) tables: Tables,
 }
 
+/// Gets every matrix with the rows that are about to be multiplied with it.
+pub(crate) type Observer<'a> = dyn FnMut(&Packed, Rows<'_>) + 'a;
+
 impl Machine {
     /// Runs a program on the batch that `arena.layout` describes; the result is where the program says.
-    pub(crate) fn run(&self, program: &Program, arena: &mut Arena, mut cache: Option<&mut Cache>, clock: &mut Clock) {
+    pub(crate) fn run(&self, program: &Program, arena: &mut Arena, cache: Option<&mut Cache>, clock: &mut Clock) {
+        self.run_observed(program, arena, cache, clock, None);
+    }
+
+    /// The same with someone who looks at what linear maps read.
+    pub(crate) fn run_observed(
+        &self,
+        program: &Program,
+        arena: &mut Arena,
+        mut cache: Option<&mut Cache>,
+        clock: &mut Clock,
+        mut observer: Option<&mut Observer<'_>>,
+    ) {
         for segment in &program.segments {
             let began = clock.now();
             match segment {
                 Segment::RowLocal(local) => {
-                    self.row_local(local, arena, clock.is_on());
+                    self.row_local(local, arena, clock.is_on(), observer.as_deref_mut());
                     clock.add_steps(local, &arena.locals, self.team.threads(), began);
                 }
                 Segment::Attend(attend) => {
