@@ -3,7 +3,7 @@
 mod init;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use sparing_model::{Dtype, Error, Linear, Matrix, OwnedTensor, Weights};
+use sparing_model::{Error, Linear, Matrix, OwnedTensor, Weights};
 use std::collections::BTreeMap;
 
 /// All tensors of a model on a device. Each is held as a matrix: a vector of n is `[1, n]`, and trailing axes of tensors
@@ -58,7 +58,7 @@ impl Parameters {
         for name in weights.names() {
             // Types that cannot be converted at all are not numbers to train either.
             let Ok(tensor) = weights.tensor(name) else { continue };
-            if !matches!(tensor.dtype(), Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F64) {
+            if !tensor.is_real() {
                 continue;
             }
             let mut values = vec![0.0; tensor.len()];
@@ -163,7 +163,7 @@ impl Parameters {
         let weight = self.matrix(&linear.weight)?;
         let found = weight.dims();
         if found != [linear.outputs, linear.inputs] {
-            let name = weight_name(&linear.weight);
+            let name = linear.weight.name();
             let wanted = [linear.outputs, linear.inputs];
             return Err(Error::new(format!("tensor \"{name}\" gives a matrix {found:?} where {wanted:?} is needed")));
         }
@@ -200,14 +200,5 @@ impl Parameters {
                 Ok(Tensor::cat(parts?, 1))
             }
         }
-    }
-}
-
-/// What a matrix is called: its tensor's name, with the part of a fused one; the first of joined ones.
-pub(crate) fn weight_name(matrix: &Matrix) -> String {
-    match matrix {
-        Matrix::Tensor { name, slice: None, .. } => name.clone(),
-        Matrix::Tensor { name, slice: Some((start, end)), .. } => format!("{name}[{start}..{end}]"),
-        Matrix::ConcatInputs(parts) => parts.first().map(|(part, _)| weight_name(part)).unwrap_or_default(),
     }
 }

@@ -30,7 +30,7 @@ impl FakeQuantization {
 
     /// `sparing.json` of what comes out: the engine runs it on integers.
     pub(crate) fn plan(&self) -> String {
-        let plan = Plan { precision: Some(Precision::Int8) };
+        let plan = Plan { precision: Some(Precision::Int8), ..Plan::default() };
         serde_json::to_string_pretty(&plan).unwrap_or_default() + "\n"
     }
 }

@@ -3,7 +3,6 @@
 use super::mask::Masks;
 use super::relative::Positions;
 use super::{Encoded, LinearHook, Mode};
-use crate::parameters::weight_name;
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::module::layer_norm;
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor, activation};
@@ -115,7 +114,7 @@ impl<'a> Pass<'a> {
     pub(super) fn input(&self, linear: &Linear, rows: Tensor<2>, all: bool) -> Tensor<2> {
         let rows = match self.hook {
             None => rows,
-            Some(hook) => hook.input(&weight_name(&linear.weight), rows, self.real.as_ref().filter(|_| all)),
+            Some(hook) => hook.input(&linear.weight.name(), rows, self.real.as_ref().filter(|_| all)),
         };
         self.narrow(rows)
     }
@@ -124,7 +123,7 @@ impl<'a> Pass<'a> {
     pub(super) fn product(&self, linear: &Linear, rows: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (mut weight, bias) = self.parameters.linear(linear)?;
         if let Some(hook) = self.hook {
-            weight = hook.weight(&weight_name(&linear.weight), weight);
+            weight = hook.weight(&linear.weight.name(), weight);
         }
         let product = rows.matmul(self.narrow(weight).transpose());
         Ok(match bias {
