@@ -21,6 +21,7 @@ pub struct Scratch {
     input: LaidOut,
     sums: Aligned<u32>,
     pub(crate) attention: crate::attention::Workspace,
+    pub(crate) staircase: crate::staircase::Workspace,
 }
 
 /// A block of rows as tiles, one after the other.

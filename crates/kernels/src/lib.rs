@@ -17,6 +17,7 @@ pub mod peak;
 pub mod reference;
 mod rows;
 mod simd;
+pub mod staircase;
 mod team;
 mod tile;
 mod words;

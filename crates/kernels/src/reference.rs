@@ -82,43 +82,86 @@ pub fn softmax(x: &mut [f32]) {
     }
 }
 
+/// The probabilities of one query of a span, one per key.
+pub fn probabilities(
+    attention: &Attention,
+    q: Rows,
+    k: Rows,
+    (s, span): (usize, &Span),
+    head: usize,
+    i: usize,
+) -> Vec<f32> {
+    let (keys, width, row) = (span.keys.len(), attention.head_width, span.queries.start + i);
+    let column = |c: usize| head * width + c;
+    let position = attention.position(span, i);
+    let mut extra = vec![0.0; keys];
+    match attention.bias {
+        ScoreBias::None => {}
+        ScoreBias::ByDistance { table, reach } => {
+            for (j, e) in extra.iter_mut().enumerate() {
+                *e = table[head * (2 * reach + 1) + j + reach - position];
+            }
+        }
+        ScoreBias::PerQuery(fill) => fill(s, head, i, &mut extra),
+    }
+    let mut scores: Vec<f32> = (0..keys)
+        .map(|j| {
+            if !attention.sees(span, position, j) {
+                return f32::NEG_INFINITY;
+            }
+            let dot: f32 = (0..width).map(|c| q.get(row, column(c)) * k.get(span.keys.start + j, column(c))).sum();
+            dot * attention.scale + extra[j]
+        })
+        .collect();
+    softmax(&mut scores);
+    scores
+}
+
 /// Attention with all scores of one query at a time.
 pub fn attend(attention: &Attention, q: Rows, k: Rows, v: Rows, spans: &[Span], mut out: RowsMut) {
     let width = attention.head_width;
     for (s, span) in spans.iter().enumerate() {
-        let keys = span.keys.len();
         for head in 0..attention.heads {
-            let column = |c: usize| head * width + c;
             for (i, row) in span.queries.clone().enumerate() {
-                let position = attention.position(span, i);
-                let mut extra = vec![0.0; keys];
-                match attention.bias {
-                    ScoreBias::None => {}
-                    ScoreBias::ByDistance { table, reach } => {
-                        for (j, e) in extra.iter_mut().enumerate() {
-                            *e = table[head * (2 * reach + 1) + j + reach - position];
-                        }
-                    }
-                    ScoreBias::PerQuery(fill) => fill(s, head, i, &mut extra),
-                }
-                let mut scores: Vec<f32> = (0..keys)
-                    .map(|j| {
-                        if !attention.sees(span, position, j) {
-                            return f32::NEG_INFINITY;
-                        }
-                        let dot: f32 =
-                            (0..width).map(|c| q.get(row, column(c)) * k.get(span.keys.start + j, column(c))).sum();
-                        dot * attention.scale + extra[j]
-                    })
-                    .collect();
-                softmax(&mut scores);
-                for c in 0..width {
-                    let sum: f32 = (0..keys).map(|j| scores[j] * v.get(span.keys.start + j, column(c))).sum();
-                    out.set(row, column(c), sum);
+                let weights = probabilities(attention, q, k, (s, span), head, i);
+                for c in head * width..(head + 1) * width {
+                    let sum: f32 = weights.iter().enumerate().map(|(j, p)| p * v.get(span.keys.start + j, c)).sum();
+                    out.set(row, c, sum);
                 }
             }
         }
     }
+}
+
+/// What one row of a staircase gets from its draws; `weight(k)` is the scaled weight of draw k.
+pub fn drawn(
+    x: Rows,
+    row: usize,
+    budget: usize,
+    factor: f32,
+    index: &[u32],
+    floor: &[f32],
+    mean: Option<&[f32]>,
+    weight: impl Fn(usize) -> f32,
+) -> f32 {
+    let draw = |k: usize| {
+        let i = index[k] as usize;
+        let x = x.get(row, i) - mean.map_or(0.0, |mean| mean[i]);
+        floor[k].max(factor) as f64 * x as f64 * weight(k) as f64
+    };
+    (0..budget).map(draw).sum::<f64>() as f32
+}
+
+/// Output `column` of a row in the first `budget` directions of a basis: `Σ (q < budget) ((x - mean) Wᵀ V[.., q]) V[column, q]`.
+pub fn graded(x: Rows, row: usize, budget: usize, weights: &[f32], basis: &[f32], mean: &[f32], column: usize) -> f32 {
+    let inputs = x.width();
+    let width = weights.len() / inputs;
+    let value = |o: usize| -> f64 {
+        (0..inputs).map(|i| (x.get(row, i) - mean[i]) as f64 * weights[o * inputs + i] as f64).sum()
+    };
+    let values: Vec<f64> = (0..width).map(value).collect();
+    let direction = |q: usize| -> f64 { (0..width).map(|o| values[o] * basis[o * width + q] as f64).sum() };
+    (0..budget).map(|q| direction(q) * basis[column * width + q] as f64).sum::<f64>() as f32
 }
 
 /// Repeatable numbers between minus and plus `scale` (xorshift).

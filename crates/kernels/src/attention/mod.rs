@@ -4,11 +4,13 @@
 //! (the first row of a classifier, the next token of a generation), where laying out keys would cost more than the work itself.
 
 mod few;
+mod importance;
 mod strip;
 
 use crate::epilogue::Place;
 use crate::simd::Level;
 use crate::{Aligned, PerWorker, Rows, RowsMut, Scratch, Team};
+pub use importance::{Pooling, importance};
 use std::ops::Range;
 
 /// Working memory of one thread.
@@ -22,6 +24,8 @@ pub(crate) struct Workspace {
     result: Aligned<f32>,
     rows: Aligned<f32>,
     staging: Aligned<u32>,
+    /// Pooled probabilities, one vector or one row of queries per key.
+    pooled: Aligned<f32>,
 }
 
 /// What attention computes besides `softmax(q kᵀ · scale) v`.
@@ -127,7 +131,11 @@ pub fn attend(
 
 fn check(attention: &Attention, span: &Span, q: &Rows, k: &Rows, v: &Rows, out: &RowsMut) {
     assert!(span.queries.end <= q.count().min(out.count()), "queries {:?}", span.queries);
-    assert!(span.keys.end <= k.count().min(v.count()), "keys {:?}", span.keys);
+    check_keys(attention, span, k.count().min(v.count()));
+}
+
+fn check_keys(attention: &Attention, span: &Span, rows: usize) {
+    assert!(span.keys.end <= rows, "keys {:?}", span.keys);
     let (queries, keys) = (span.queries.len(), span.keys.len());
     assert!(span.positions.is_empty() || span.positions.len() == queries, "positions {:?}", span.positions);
     assert!(!span.positions.is_empty() || queries <= keys, "more queries than keys");

@@ -27,15 +27,15 @@ const BLOCK: usize = 448;
 const FAR: f32 = 1e9;
 
 /// What stays the same for all panels of queries of a job.
-struct Strip<'a, 'b> {
-    job: &'a Job<'b>,
-    level: Level,
+pub(super) struct Strip<'a, 'b> {
+    pub(super) job: &'a Job<'b>,
+    pub(super) level: Level,
     tile: Tile,
     /// Both products in bf16 pairs.
     pairs: bool,
     /// Words of a query or key.
     words: usize,
-    panel: usize,
+    pub(super) panel: usize,
     /// Keys per tile (all but the last).
     key_tile: usize,
 }
@@ -58,28 +58,37 @@ pub(super) unsafe fn attend(level: Level, job: &Job, space: &mut Workspace) {
         let job = Job { q: Rows::f32(q, width), k: Rows::f32(k, width), v: Rows::f32(v, width), ..*job };
         return unsafe { attend(level, &job, space) };
     }
-    let pairs = element == Element::Bf16;
-    let format = if pairs { Format::Bf16 } else { Format::F32 };
-    let tile = Tile::of(level, format);
-    // An even number of keys per tile keeps pairs inside one tile.
-    let key_tile = tile.rows & !1;
-    let words = steps(format, job.k.width());
-    let strip = Strip { job, level, tile, pairs, words, panel: level.panel(), key_tile };
+    let strip = Strip::new(level, job);
     // SAFETY: lengths follow from the job's views; see each function.
     unsafe {
-        strip.lay_out_keys_and_values(format, space);
+        strip.lay_out_keys(space);
+        strip.lay_out_values(space);
         for first in (0..job.q.count()).step_by(strip.panel) {
             let count = strip.panel.min(job.q.count() - first);
-            strip.panel_of_queries(first, count, format, space);
+            strip.panel_of_queries(first, count, space);
         }
     }
 }
 
-impl Strip<'_, '_> {
-    /// Keys as tiles `[words][keys of the tile]`; values as `[keys][width]`, pairs of keys side by side when in bf16.
-    unsafe fn lay_out_keys_and_values(&self, format: Format, space: &mut Workspace) {
-        let (k, v) = (self.job.k, self.job.v);
-        let (keys, width) = (k.count(), k.width());
+impl<'a, 'b> Strip<'a, 'b> {
+    pub(super) fn new(level: Level, job: &'a Job<'b>) -> Self {
+        let pairs = job.k.element() == Element::Bf16;
+        let format = if pairs { Format::Bf16 } else { Format::F32 };
+        let tile = Tile::of(level, format);
+        // An even number of keys per tile keeps pairs inside one tile.
+        let key_tile = tile.rows & !1;
+        let words = steps(format, job.k.width());
+        Strip { job, level, tile, pairs, words, panel: level.panel(), key_tile }
+    }
+
+    fn format(&self) -> Format {
+        if self.pairs { Format::Bf16 } else { Format::F32 }
+    }
+
+    /// Keys as tiles `[words][keys of the tile]`.
+    pub(super) unsafe fn lay_out_keys(&self, space: &mut Workspace) {
+        let (k, format) = (self.job.k, self.format());
+        let keys = k.count();
         space.keys.ensure(keys * self.words + 16);
         for first in (0..keys).step_by(self.key_tile) {
             let count = self.key_tile.min(keys - first);
@@ -89,13 +98,18 @@ impl Strip<'_, '_> {
                 lay_out(self.level, format, false, k, first, count, to, count, &mut space.staging, None);
             }
         }
-        space.values.ensure(steps(format, keys) * width + 16);
+    }
+
+    /// Values as `[keys][width]`, pairs of keys side by side when in bf16.
+    unsafe fn lay_out_values(&self, space: &mut Workspace) {
+        let v = self.job.v;
+        space.values.ensure(steps(self.format(), v.count()) * v.width() + 16);
         // SAFETY: room for all keys was just made.
         unsafe { lay_out_values_at(self.level, v, space.values.as_mut_slice().as_mut_ptr()) };
     }
 
     /// The keys that at least one of these positions sees, as a range that begins at a tile.
-    fn visible(&self, positions: Range<usize>) -> Range<usize> {
+    pub(super) fn visible(&self, positions: Range<usize>) -> Range<usize> {
         let attention = self.job.attention;
         let keys = self.job.k.count();
         let (mut low, mut high) = (0, keys);
@@ -109,31 +123,17 @@ impl Strip<'_, '_> {
         low - low % self.key_tile..high
     }
 
-    unsafe fn panel_of_queries(&self, first: usize, count: usize, format: Format, space: &mut Workspace) {
+    /// Lays out a panel of queries and their bias. Returns their positions by lane, the positions' range and whether there
+    /// is a bias.
+    pub(super) fn prepare(&self, first: usize, count: usize, space: &mut Workspace) -> ([f32; 32], Range<usize>, bool) {
         let (job, panel) = (self.job, self.panel);
-        let (width, keys) = (job.k.width(), job.k.count());
         space.queries.ensure(self.words * panel + 16);
-        let block = if keys <= ONE_BLOCK { ONE_BLOCK } else { BLOCK };
-        let block = block - block % self.key_tile;
-        space.scores.ensure((block.min(keys) + 2) * panel);
-        space.result.ensure(width.next_multiple_of(16) * panel + 4 * panel);
-        space.rows.ensure(width.next_multiple_of(16) * panel);
-        // SAFETY: sizes as ensured above.
+        // SAFETY: room was just made.
         unsafe {
             let queries = space.queries.as_mut_slice();
             queries[..self.words * panel].fill(0);
-            lay_out(
-                self.level,
-                format,
-                false,
-                job.q,
-                first,
-                count,
-                queries.as_mut_ptr(),
-                panel,
-                &mut space.staging,
-                None,
-            );
+            let (to, staging) = (queries.as_mut_ptr(), &mut space.staging);
+            lay_out(self.level, self.format(), false, job.q, first, count, to, panel, staging, None);
         }
         let mut positions = [FAR; 32];
         for (lane, position) in positions[..count].iter_mut().enumerate() {
@@ -141,26 +141,35 @@ impl Strip<'_, '_> {
         }
         let (low, high) =
             positions[..count].iter().fold((usize::MAX, 0), |(l, h), p| (l.min(*p as usize), h.max(*p as usize)));
-        let visible = self.visible(low..high + 1);
-        let whole_bias = match job.attention.bias {
-            ScoreBias::None => false,
-            _ => {
-                self.fill_bias(first, count, space);
-                true
-            }
-        };
+        let biased = !matches!(job.attention.bias, ScoreBias::None);
+        if biased {
+            self.fill_bias(first, count, space);
+        }
+        (positions, low..high + 1, biased)
+    }
+
+    unsafe fn panel_of_queries(&self, first: usize, count: usize, space: &mut Workspace) {
+        let (job, panel) = (self.job, self.panel);
+        let (width, keys) = (job.k.width(), job.k.count());
+        let block = if keys <= ONE_BLOCK { ONE_BLOCK } else { BLOCK };
+        let block = block - block % self.key_tile;
+        space.scores.ensure((block.min(keys) + 2) * panel);
+        space.result.ensure(width.next_multiple_of(16) * panel + 4 * panel);
+        space.rows.ensure(width.next_multiple_of(16) * panel);
+        let (positions, at, whole_bias) = self.prepare(first, count, space);
+        let visible = self.visible(at.clone());
         let mut state = State { started: false };
         let mut begin = visible.start;
         while begin < visible.end {
             let end = visible.end.min(begin + block);
-            self.absorb(begin..end, &positions, low..high + 1, whole_bias, &mut state, space);
+            self.absorb(begin..end, &positions, at.clone(), whole_bias, &mut state, space);
             begin = end;
         }
         if job.attention.window.is_some() {
             // Global keys outside the window's range, one tile row each: few by nature.
             for global in job.span.globals.clone() {
                 let key = job.attention.indices[global];
-                let past = job.attention.causal && key > high;
+                let past = job.attention.causal && key >= at.end;
                 if !visible.contains(&key) && !past {
                     self.absorb_single(key, &positions, whole_bias, &mut state, space);
                 }
@@ -193,8 +202,19 @@ impl Strip<'_, '_> {
         state: &mut State,
         space: &mut Workspace,
     ) {
-        let (panel, attention) = (self.panel, self.job.attention);
         // SAFETY: keys were laid out tile by tile; scores have room for a block.
+        unsafe { self.scores(keys.clone(), space) };
+        let masked = self.masked(&keys, &at);
+        self.softmax_and_values(keys, positions, biased, masked, state, space);
+    }
+
+    /// Raw scores of the panel's queries with these keys, from the start of the scores. `keys.start` begins a tile.
+    ///
+    /// # Safety
+    /// Keys and queries are laid out; the scores have room for `keys`.
+    pub(super) unsafe fn scores(&self, keys: Range<usize>, space: &mut Workspace) {
+        let panel = self.panel;
+        // SAFETY: the caller's promise.
         unsafe {
             let scores = space.scores.as_mut_slice().as_mut_ptr().cast::<u32>();
             for first in keys.clone().step_by(self.key_tile) {
@@ -206,23 +226,36 @@ impl Strip<'_, '_> {
                 (self.tile.run)(count, self.words, k, laid_out, space.queries.as_slice().as_ptr(), c, panel, false);
             }
         }
+    }
+
+    /// Whether some of the queries at these positions do not see some of these keys.
+    pub(super) fn masked(&self, keys: &Range<usize>, at: &Range<usize>) -> bool {
+        let attention = self.job.attention;
         let past = attention.causal && keys.end > at.start + 1;
         let outside =
             attention.window.is_some_and(|window| keys.start + window < at.end - 1 || keys.end > at.start + window + 1);
-        let masked = past || outside;
-        self.softmax_and_values(keys, positions, biased, masked, state, space);
+        past || outside
     }
 
-    /// Adds one key on its own.
-    fn absorb_single(&self, key: usize, positions: &[f32; 32], biased: bool, state: &mut State, space: &mut Workspace) {
+    /// The raw score of one key with the panel's queries, as row `row` of the scores.
+    ///
+    /// # Safety
+    /// As for [`Strip::scores`].
+    pub(super) unsafe fn score_of(&self, key: usize, row: usize, space: &mut Workspace) {
         let first = key - key % self.key_tile;
         let laid_out = self.key_tile.min(self.job.k.count() - first);
         // SAFETY: the key's words stand `laid_out` apart in its tile, which is how the kernel reads one row.
         unsafe {
             let k = space.keys.as_slice().as_ptr().add(first * self.words + key - first);
-            let c = space.scores.as_mut_slice().as_mut_ptr().cast();
+            let c = space.scores.as_mut_slice().as_mut_ptr().add(row * self.panel).cast();
             (self.tile.run)(1, self.words, k, laid_out, space.queries.as_slice().as_ptr(), c, self.panel, false);
         }
+    }
+
+    /// Adds one key on its own.
+    fn absorb_single(&self, key: usize, positions: &[f32; 32], biased: bool, state: &mut State, space: &mut Workspace) {
+        // SAFETY: keys were laid out; there is room for one row of scores.
+        unsafe { self.score_of(key, 0, space) };
         self.softmax_and_values(key..key + 1, positions, biased, self.job.attention.causal, state, space);
     }
 
@@ -236,7 +269,8 @@ impl Strip<'_, '_> {
         state: &mut State,
         space: &mut Workspace,
     ) {
-        let block = Block { keys: keys.clone(), positions, biased, masked, first: !state.started, pairs: self.pairs };
+        let first = !state.started;
+        let block = Block { keys: keys.clone(), others: &[], positions, biased, masked, first, pairs: self.pairs };
         let (width, panel) = (self.job.k.width(), self.panel);
         // SAFETY: scores hold `keys.len()` rows (and one more for an odd pair); values are laid out for all keys.
         unsafe {
@@ -278,13 +312,15 @@ struct State {
 }
 
 /// One block of keys for [`softmax`].
-struct Block<'a> {
-    keys: Range<usize>,
-    positions: &'a [f32; 32],
-    biased: bool,
-    masked: bool,
-    first: bool,
-    pairs: bool,
+pub(super) struct Block<'a> {
+    pub(super) keys: Range<usize>,
+    /// Keys that stand elsewhere, after those.
+    pub(super) others: &'a [usize],
+    pub(super) positions: &'a [f32; 32],
+    pub(super) biased: bool,
+    pub(super) masked: bool,
+    pub(super) first: bool,
+    pub(super) pairs: bool,
 }
 
 #[inline(always)]
@@ -330,7 +366,7 @@ kernel!(lay_out_values_at = lay_out_values(v: Rows, to: *mut u32));
 #[inline(always)]
 unsafe fn softmax<S: Simd>(job: &Job, block: &Block, space: &mut Workspace) {
     let panel = 2 * S::LANES;
-    let count = block.keys.len();
+    let count = block.keys.len() + block.others.len();
     let scale = job.attention.scale * LOG2_E;
     let width = job.k.width();
     let (window, causal) = (job.attention.window, job.attention.causal);
@@ -344,7 +380,7 @@ unsafe fn softmax<S: Simd>(job: &Job, block: &Block, space: &mut Workspace) {
             let position = S::load(block.positions.as_ptr().add(lane));
             let mut scale_now = S::splat(scale);
             if block.biased || block.masked {
-                for (i, key) in block.keys.clone().enumerate() {
+                for (i, key) in block.keys.clone().chain(block.others.iter().copied()).enumerate() {
                     let p = scores.add(i * panel);
                     let mut x = S::mul(S::load(p), scale_now);
                     if block.biased {
@@ -425,7 +461,7 @@ unsafe fn softmax<S: Simd>(job: &Job, block: &Block, space: &mut Workspace) {
         }
     }
 }
-kernel!(softmax_at = softmax(job: &Job, block: &Block, space: &mut Workspace));
+kernel!(pub(super) softmax_at = softmax(job: &Job, block: &Block, space: &mut Workspace));
 
 /// Divides by the sums and writes the panel's rows to their places.
 #[inline(always)]

@@ -5,6 +5,42 @@ use crate::reference::{self, numbers};
 use crate::rows::{bf16_to_f32, f32_to_bf16};
 use proptest::prelude::*;
 
+/// Every pooling against pooled probabilities of the reference.
+fn compare_importance(attention: &Attention, q: Rows, k: Rows, spans: &[Span], tolerance: f32) {
+    let (team, scratch) = (Team::new(2), PerWorker::new(2, Scratch::default));
+    let keys = k.count();
+    for pooling in [Pooling::Max, Pooling::Sum, Pooling::Median] {
+        let mut want = vec![0f32; attention.heads * keys];
+        for (s, span) in spans.iter().enumerate() {
+            for head in 0..attention.heads {
+                let all: Vec<Vec<f32>> = (0..span.queries.len())
+                    .map(|i| reference::probabilities(attention, q, k, (s, span), head, i))
+                    .collect();
+                for key in 0..span.keys.len() {
+                    let mut column: Vec<f32> = all.iter().map(|row| row[key]).collect();
+                    column.sort_by(f32::total_cmp);
+                    want[head * keys + span.keys.start + key] = match pooling {
+                        Pooling::Max => column[column.len() - 1],
+                        Pooling::Sum => column.iter().sum(),
+                        Pooling::Median => column[column.len() / 2],
+                    };
+                }
+            }
+        }
+        for level in Level::all_available() {
+            let mut got = vec![0f32; want.len()];
+            let place = Place::of(&mut RowsMut::f32(&mut got, keys));
+            importance::importance_at(level, &team, attention, q, k, spans, pooling, place, &scratch);
+            for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+                assert!(
+                    (g - w).abs() <= tolerance * (1.0 + w),
+                    "{level:?} {pooling:?} at {i} of {spans:?}: {g} for {w}"
+                );
+            }
+        }
+    }
+}
+
 fn compare(attention: &Attention, lengths: &[(usize, usize)], spans: &[Span], seed: u64) {
     let width = attention.heads * attention.head_width;
     let (queries, keys) = lengths.iter().fold((0, 0), |(q, k), (a, b)| (q + a, k + b));
@@ -14,6 +50,8 @@ fn compare(attention: &Attention, lengths: &[(usize, usize)], spans: &[Span], se
     reference::attend(attention, rows(&q), rows(&k), rows(&v), spans, RowsMut::f32(&mut want, width));
     let to16 = |d: &[f32]| d.iter().map(|x| f32_to_bf16(*x)).collect::<Vec<_>>();
     let (q16, k16, v16) = (to16(&q), to16(&k), to16(&v));
+    compare_importance(attention, rows(&q), rows(&k), spans, 2e-5);
+    compare_importance(attention, Rows::bf16(&q16, width), Rows::bf16(&k16, width), spans, 1e-3);
     let team = Team::new(2);
     let scratch = PerWorker::new(2, Scratch::default);
     for level in Level::all_available() {

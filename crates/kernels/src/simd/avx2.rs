@@ -170,12 +170,16 @@ impl Simd for Avx2 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
     #[inline(always)]
-    unsafe fn transpose(from: *const u32, step_from: usize, rows: usize, to: *mut u32, step_to: usize) {
+    unsafe fn keep_below(v: __m256, at: __m256, limit: __m256) -> __m256 {
+        unsafe { _mm256_and_ps(v, _mm256_cmp_ps::<_CMP_LT_OQ>(at, limit)) }
+    }
+    #[inline(always)]
+    unsafe fn transpose_rows(row: impl Fn(usize) -> *const u32, rows: usize, to: *mut u32, step_to: usize) {
         unsafe {
             let mut r = [_mm256_setzero_ps(); 8];
-            for (i, row) in r.iter_mut().enumerate() {
+            for (i, r) in r.iter_mut().enumerate() {
                 if i < rows {
-                    *row = _mm256_loadu_ps(from.add(i * step_from).cast());
+                    *r = _mm256_loadu_ps(row(i).cast());
                 }
             }
             let mut t = [_mm256_setzero_ps(); 8];

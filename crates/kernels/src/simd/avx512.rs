@@ -148,12 +148,16 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
     #[inline(always)]
-    unsafe fn transpose(from: *const u32, step_from: usize, rows: usize, to: *mut u32, step_to: usize) {
+    unsafe fn keep_below(v: __m512, at: __m512, limit: __m512) -> __m512 {
+        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(at, limit), v) }
+    }
+    #[inline(always)]
+    unsafe fn transpose_rows(row: impl Fn(usize) -> *const u32, rows: usize, to: *mut u32, step_to: usize) {
         unsafe {
             let mut r = [_mm512_setzero_si512(); 16];
-            for (i, row) in r.iter_mut().enumerate() {
+            for (i, r) in r.iter_mut().enumerate() {
                 if i < rows {
-                    *row = _mm512_loadu_si512(from.add(i * step_from).cast());
+                    *r = _mm512_loadu_si512(row(i).cast());
                 }
             }
             let mut t = [_mm512_setzero_si512(); 16];

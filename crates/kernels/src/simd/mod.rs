@@ -121,13 +121,20 @@ pub(crate) trait Simd: Copy {
     unsafe fn scale2(a: Self::F, n: Self::F) -> Self::F;
     /// `v` where `low <= at <= high`, minus infinity elsewhere.
     unsafe fn keep_between(v: Self::F, at: Self::F, low: Self::F, high: Self::F) -> Self::F;
+    /// `v` where `at < limit`, zero elsewhere.
+    unsafe fn keep_below(v: Self::F, at: Self::F, limit: Self::F) -> Self::F;
     unsafe fn sum(a: Self::F) -> f32;
     unsafe fn largest(a: Self::F) -> f32;
     /// The two halves of `LANES` bf16 pairs.
     unsafe fn load_bf16_pairs(p: *const u32) -> (Self::F, Self::F);
     /// Transposes a block of `rows <= LANES` rows (`step_from` words apart) and `LANES` columns of 32-bit words. Always
     /// writes `LANES` words per column, zeros beyond `rows`.
-    unsafe fn transpose(from: *const u32, step_from: usize, rows: usize, to: *mut u32, step_to: usize);
+    #[inline(always)]
+    unsafe fn transpose(from: *const u32, step_from: usize, rows: usize, to: *mut u32, step_to: usize) {
+        unsafe { Self::transpose_rows(|i| from.wrapping_add(i * step_from), rows, to, step_to) }
+    }
+    /// [`Simd::transpose`] of rows that stand anywhere.
+    unsafe fn transpose_rows(row: impl Fn(usize) -> *const u32, rows: usize, to: *mut u32, step_to: usize);
     /// Brings a cache line near.
     unsafe fn prefetch(p: *const u32);
 }

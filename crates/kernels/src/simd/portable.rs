@@ -134,11 +134,15 @@ impl Simd for Portable {
         (words.map(|w| f32::from_bits(w << 16)), words.map(|w| f32::from_bits(w & 0xffff_0000)))
     }
     #[inline(always)]
-    unsafe fn transpose(from: *const u32, step_from: usize, rows: usize, to: *mut u32, step_to: usize) {
+    unsafe fn keep_below(v: V, at: V, limit: V) -> V {
+        std::array::from_fn(|i| if at[i] < limit[i] { v[i] } else { 0.0 })
+    }
+    #[inline(always)]
+    unsafe fn transpose_rows(row: impl Fn(usize) -> *const u32, rows: usize, to: *mut u32, step_to: usize) {
         for j in 0..L {
             for i in 0..L {
                 unsafe {
-                    let word = if i < rows { from.add(i * step_from + j).read_unaligned() } else { 0 };
+                    let word = if i < rows { row(i).add(j).read_unaligned() } else { 0 };
                     *to.add(j * step_to + i) = word;
                 }
             }
