@@ -1,6 +1,6 @@
 //! The command line, and the options that several commands share.
 
-use crate::commands::{bench, completions, eval, inspect, run, train};
+use crate::commands::{bench, completions, eval, inspect, quantize, run, train};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
@@ -24,6 +24,7 @@ sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays th
   sparing eval MODEL --task sst2  score with its interval, speed, agreement of bf16 and int8 with the exact model
   sparing inspect MODEL           parameters, FLOPs and time by part, as table and picture
   sparing bench MODEL             latency and throughput by batch, length, precision and threads
+  sparing quantize MODEL          fewer bits for the weights: a smaller model, and what it costs in accuracy
 
 MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Nothing at hand? Try a published shape
 with random weights:
@@ -55,6 +56,7 @@ pub enum Command {
     Eval(eval::EvalArgs),
     Inspect(inspect::InspectArgs),
     Bench(bench::BenchArgs),
+    Quantize(quantize::QuantizeArgs),
     Train(Box<train::TrainArgs>),
     Completions(completions::CompletionsArgs),
 }

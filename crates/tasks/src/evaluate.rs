@@ -102,6 +102,21 @@ pub fn evaluate(
     })
 }
 
+/// Runs an executor over a dataset's inputs and looks at nothing: for executors that watch themselves. Labels are not
+/// needed. False if `progress` asked to stop.
+pub fn visit(
+    executor: &dyn Executor,
+    encoder: &dyn Encode,
+    architecture: &Architecture,
+    dataset: &Dataset,
+    options: &Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<bool, Error> {
+    let units = units(encoder, architecture, dataset, options)?;
+    let spent = batches::run(&[executor], &units, options.tokens_per_batch, progress, |_, _| Ok(()))?;
+    Ok(spent.complete)
+}
+
 /// Whether a model with this head can do the task.
 fn suits(task: Task, kind: HeadKind) -> Result<(), Error> {
     let fits = match task {

@@ -37,7 +37,7 @@ pub use bootstrap::{Bootstrap, Interval};
 pub use compare::{Comparison, McNemar, mcnemar};
 pub use dataset::{Answer, Dataset, Example, Label, Select};
 pub use encode::Encode;
-pub use evaluate::{Options, evaluate};
+pub use evaluate::{Options, evaluate, visit};
 pub use gold::Gold;
 pub use outcome::{Labels, Metric, Outcome};
 pub use report::{Report, Value};

@@ -4,5 +4,6 @@ pub mod bench;
 pub mod completions;
 pub mod eval;
 pub mod inspect;
+pub mod quantize;
 pub mod run;
 pub mod train;

@@ -125,6 +125,11 @@ impl Weights {
         self.index.values().map(|(_, place)| place.end - place.start + scales(place)).sum()
     }
 
+    /// Bytes of the files, headers included.
+    pub fn file_bytes(&self) -> usize {
+        self.files.iter().map(|file| file.bytes().len()).sum()
+    }
+
     /// The tensor of this name. The error names it and the files searched.
     pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
         let (file, place) = self.index.get(name).ok_or_else(|| self.missing(name))?;

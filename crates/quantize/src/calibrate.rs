@@ -1,0 +1,89 @@
+//! What linear maps read, summed up over calibration data.
+
+use sparing_engine::Engine;
+use sparing_model::{Batch, Error, Executor, Model, Outputs};
+use sparing_tasks::{Dataset, Options, Progress, visit};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// What one linear map reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sums {
+    /// Rows seen.
+    pub rows: u64,
+    /// Sum per input.
+    pub sum: Vec<f64>,
+    /// Sum of squares per input.
+    pub squares: Vec<f64>,
+    /// Least number of all.
+    pub least: f32,
+    /// Largest number of all.
+    pub most: f32,
+}
+
+impl Sums {
+    fn new(inputs: usize) -> Sums {
+        Sums { rows: 0, sum: vec![0.0; inputs], squares: vec![0.0; inputs], least: f32::MAX, most: f32::MIN }
+    }
+
+    fn add(&mut self, rows: &[f32]) {
+        for row in rows.chunks_exact(self.sum.len()) {
+            self.rows += 1;
+            for ((x, sum), square) in row.iter().zip(&mut self.sum).zip(&mut self.squares) {
+                let x = f64::from(*x);
+                *sum += x;
+                *square += x * x;
+            }
+        }
+        (self.least, self.most) =
+            rows.iter().fold((self.least, self.most), |(least, most), x| (least.min(*x), most.max(*x)));
+    }
+
+    /// Mean per input.
+    pub fn mean(&self) -> Vec<f32> {
+        self.sum.iter().map(|s| (s / self.rows as f64) as f32).collect()
+    }
+
+    /// Mean square per input.
+    pub fn mean_square(&self) -> Vec<f32> {
+        self.squares.iter().map(|s| (s / self.rows as f64) as f32).collect()
+    }
+}
+
+/// What all linear maps read, by the name of their weight.
+pub type Statistics = BTreeMap<String, Sums>;
+
+/// Runs the model over a dataset and sums up what its linear maps read; labels are not needed. `engine` is the exact
+/// model's. `None` if `progress` returned false.
+pub fn calibrate(
+    engine: &Engine,
+    model: &Model,
+    dataset: &Dataset,
+    options: &Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Option<Statistics>, Error> {
+    let watcher = Watcher { engine, found: Mutex::new(Statistics::new()) };
+    let complete = visit(&watcher, model.tokenizer()?, &model.architecture, dataset, options, progress)?;
+    let found = watcher.found.into_inner().unwrap_or_else(|e| e.into_inner());
+    Ok(complete.then_some(found))
+}
+
+/// The engine, watched.
+struct Watcher<'a> {
+    engine: &'a Engine,
+    found: Mutex<Statistics>,
+}
+
+impl Executor for Watcher<'_> {
+    fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
+        let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
+        self.engine.observe(batch, &mut |seen| {
+            if !found.contains_key(seen.weight) {
+                found.insert(seen.weight.to_string(), Sums::new(seen.inputs));
+            }
+            if let Some(sums) = found.get_mut(seen.weight) {
+                sums.add(seen.rows);
+            }
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Which tensors may be quantised, what part they belong to, and who reads them.
+
+use sparing_model::{
+    Architecture, Attention, AttentionPosition, Bias, Bits, HeadKind, Layer, Linear, Matrix, NormedLinear, ScaleAxis,
+};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A part with a number of bits of its own; see [`Bits`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Part {
+    Embeddings,
+    Attention,
+    Ffn,
+    Head,
+}
+
+impl Part {
+    /// All parts, in the order of the network.
+    pub const ALL: [Part; 4] = [Part::Embeddings, Part::Attention, Part::Ffn, Part::Head];
+
+    /// The name users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Embeddings => "embeddings",
+            Part::Attention => "attention",
+            Part::Ffn => "ffn",
+            Part::Head => "head",
+        }
+    }
+}
+
+/// The bits of a part.
+pub fn bits_of(bits: &Bits, part: Part) -> Option<u32> {
+    match part {
+        Part::Embeddings => bits.embeddings,
+        Part::Attention => bits.attention,
+        Part::Ffn => bits.ffn,
+        Part::Head => bits.head,
+    }
+}
+
+/// A tensor that may be quantised: a table or the matrix of linear maps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// The part it belongs to; a tensor that is used twice, to that where it comes first.
+    pub part: Part,
+    /// What gets a scale: a row of a table, an output of a map.
+    pub axis: ScaleAxis,
+    /// Maps that multiply with it; none for a table.
+    pub uses: Vec<Use>,
+}
+
+/// A linear map that multiplies with (a part of) a tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Use {
+    /// What the map is called ([`Matrix::name`]).
+    pub map: String,
+    /// The map's inputs that this tensor is multiplied with.
+    pub inputs: Range<usize>,
+    /// The tensor's outputs that this map computes.
+    pub outputs: Range<usize>,
+    /// The map's bias.
+    pub bias: Option<Bias>,
+    /// Whether int8 runs the map on integers; else the weights are floats again and inputs are not rounded.
+    pub integer: bool,
+}
+
+/// All tensors that may be quantised, in the order of the network. Norms, biases and positions inside scores may not.
+pub fn targets(architecture: &Architecture) -> Vec<Target> {
+    let mut walk = Walk::default();
+    let e = &architecture.embeddings;
+    let tables = [Some(&e.word), e.positions.as_ref().map(|p| &p.name), e.token_types.as_ref().map(|t| &t.name)];
+    tables.into_iter().flatten().for_each(|name| walk.target(name, Part::Embeddings, ScaleAxis::Row));
+    e.projection.iter().for_each(|linear| walk.linear(linear, Part::Embeddings, false));
+    architecture.layers.iter().for_each(|layer| walk.layer(layer));
+    // A bare encoder has no head to speak of.
+    if architecture.head.kind != HeadKind::Hidden {
+        let linears = architecture.head.stages.iter().filter_map(|stage| stage.linear.as_ref());
+        linears.for_each(|linear| walk.linear(linear, Part::Head, false));
+    }
+    walk.targets
+}
+
+#[derive(Default)]
+struct Walk {
+    targets: Vec<Target>,
+    places: BTreeMap<String, usize>,
+}
+
+impl Walk {
+    fn target(&mut self, name: &str, part: Part, axis: ScaleAxis) {
+        if !self.places.contains_key(name) {
+            self.places.insert(name.to_string(), self.targets.len());
+            self.targets.push(Target { name: name.to_string(), part, axis, uses: Vec::new() });
+        }
+    }
+
+    fn linear(&mut self, linear: &Linear, part: Part, integer: bool) {
+        self.matrix(&linear.weight, linear, part, integer, 0..linear.inputs);
+    }
+
+    fn matrix(&mut self, matrix: &Matrix, linear: &Linear, part: Part, integer: bool, inputs: Range<usize>) {
+        match matrix {
+            Matrix::Tensor { name, in_out, slice } => {
+                let axis = if *in_out { ScaleAxis::Column } else { ScaleAxis::Row };
+                self.target(name, part, axis);
+                let target = &mut self.targets[self.places[name]];
+                let (start, end) = slice.unwrap_or((0, linear.outputs));
+                let map = linear.weight.name();
+                let used = Use { map, inputs, outputs: start..end, bias: linear.bias.clone(), integer };
+                // Layers that share weights are one map.
+                if target.axis == axis && !target.uses.contains(&used) {
+                    target.uses.push(used);
+                }
+            }
+            Matrix::ConcatInputs(parts) => {
+                let mut from = inputs.start;
+                for (matrix, width) in parts {
+                    self.matrix(matrix, linear, part, integer, from..from + width);
+                    from += width;
+                }
+            }
+        }
+    }
+
+    fn layer(&mut self, layer: &Layer) {
+        if let Some(b) = &layer.bottleneck {
+            let maps = [Some(&b.input), b.shared.as_ref(), Some(&b.output)].into_iter().flatten();
+            maps.for_each(|NormedLinear { linear, .. }| self.linear(linear, Part::Ffn, true));
+        }
+        self.attention(&layer.attention);
+        for ffn in &layer.ffns {
+            self.linear(&ffn.up, Part::Ffn, true);
+            self.linear(&ffn.down, Part::Ffn, true);
+        }
+    }
+
+    fn attention(&mut self, a: &Attention) {
+        for linear in [&a.query, &a.key, &a.value, &a.output] {
+            self.linear(linear, Part::Attention, true);
+        }
+        if let Some(w) = &a.window {
+            for linear in [&w.global_query, &w.global_key, &w.global_value] {
+                self.linear(linear, Part::Attention, true);
+            }
+        }
+        if let AttentionPosition::Relative { projection, .. } = &a.position {
+            self.linear(projection, Part::Attention, false);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Every family, quantised: what the engine runs is what was rounded here.
+
+use sparing_engine::{Engine, Options};
+use sparing_model::{Batch, Bits, Executor, Model, Precision, Sequence};
+use sparing_quantize::{Quantize, ScaleChoice, Statistics, Target, targets};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn fixtures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures");
+    let mut all: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    all.retain(|path| path.join("config.json").exists());
+    all.sort();
+    assert!(all.len() > 10);
+    all
+}
+
+fn batch(model: &Model) -> Batch {
+    let words = model.architecture.embeddings.vocabulary as u32;
+    let sequence =
+        |n: u32, from: u32| Sequence { ids: (0..n).map(|i| (i * 5 + from) % words).collect(), types: vec![] };
+    Batch { sequences: vec![sequence(9, 1), sequence(4, 7)], ..Batch::default() }
+}
+
+fn run(model: &Model, precision: Precision) -> Vec<f32> {
+    let options = Options { precision: Some(precision), threads: 1, ..Options::default() };
+    Engine::compile(model, &options).unwrap().run(&batch(model)).unwrap().sequences.concat()
+}
+
+fn quantized(path: &Path, bits: Bits, choice: ScaleChoice, statistics: Option<&Statistics>) -> Model {
+    let mut model = Model::load(path).unwrap();
+    let job = Quantize { model: &model, bits, choice, statistics, fixed_ranges: statistics.is_some() };
+    let changed = job.run(&mut |_, _| true).unwrap().unwrap();
+    model.weights = model.weights.replace(changed.tensors).unwrap();
+    model.plan = changed.plan;
+    model
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let square = |x: f32| x * x;
+    let (difference, size) =
+        a.iter().zip(b).fold((0f32, 1e-12f32), |(d, s), (x, y)| (d + square(x - y), s + square(*x)));
+    (difference / size).sqrt()
+}
+
+#[test]
+fn stored_integers_are_not_rounded_again() {
+    for path in fixtures() {
+        // The scales that the engine itself would choose: the same integers come to the same answers.
+        let bits = Bits { attention: Some(8), ffn: Some(8), ..Bits::default() };
+        let (exact, ours) = (Model::load(&path).unwrap(), quantized(&path, bits, ScaleChoice::Largest, None));
+        let far = distance(&run(&exact, Precision::Int8), &run(&ours, Precision::Int8));
+        // XLNet's map of positions is rounded too, which the engine itself keeps in f32.
+        let most = if path.display().to_string().contains("xlnet") { 0.05 } else { 0.01 };
+        assert!(far < most, "{}: {far}", path.display());
+    }
+}
+
+#[test]
+fn few_bits_are_further_away_than_many() {
+    for path in fixtures() {
+        let exact = run(&Model::load(&path).unwrap(), Precision::F32);
+        let far = |bits: u32| {
+            let model = quantized(&path, Bits::all(bits), ScaleChoice::Searched, None);
+            assert!(model.weights.size_in_bytes() < Model::load(&path).unwrap().weights.size_in_bytes());
+            distance(&exact, &run(&model, Precision::F32))
+        };
+        let (eight, three) = (far(8), far(3));
+        assert!(eight < 0.2 && eight < three / 2.0, "{}: {eight} {three}", path.display());
+    }
+}
+
+#[test]
+fn every_map_of_the_program_is_observed_under_its_name() {
+    for path in fixtures() {
+        let model = Model::load(&path).unwrap();
+        let options = Options { threads: 2, ..Options::default() };
+        let engine = Engine::compile(&model, &options).unwrap();
+        let mut seen = BTreeSet::new();
+        let batch = batch(&model);
+        let outputs = engine.observe(&batch, &mut |o| {
+            assert_eq!(o.rows.len() % o.inputs, 0);
+            assert!(o.rows.iter().all(|x| x.is_finite()));
+            seen.insert(o.weight.to_string());
+        });
+        assert_eq!(outputs.unwrap().sequences, engine.run(&batch).unwrap().sequences, "{}", path.display());
+        let all = targets(&model.architecture);
+        let uses =
+            |t: &Target| t.uses.iter().filter(|used| used.integer).map(|used| used.map.clone()).collect::<Vec<_>>();
+        for map in all.iter().flat_map(uses) {
+            // Tokens that attend globally only exist for some heads.
+            assert!(seen.contains(&map) || map.contains("_global"), "{}: {map} in {seen:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn biases_take_over_the_mean_error() {
+    let path = fixtures().into_iter().find(|p| p.ends_with("bert-classify-text")).unwrap();
+    let exact = Model::load(&path).unwrap();
+    let engine = Engine::compile(&exact, &Options::default()).unwrap();
+    // One token, always the same: means are what is read, so the correction is exact.
+    let one = Batch { sequences: vec![Sequence { ids: vec![7], types: vec![] }], ..Batch::default() };
+    let mut statistics = Statistics::new();
+    let watch = &mut |o: sparing_engine::Observed<'_>| {
+        let x: Vec<f64> = o.rows.iter().map(|x| f64::from(*x)).collect();
+        let (least, most) = o.rows.iter().fold((f32::MAX, f32::MIN), |(a, b), x| (a.min(*x), b.max(*x)));
+        let squares = x.iter().map(|x| x * x).collect();
+        statistics.insert(o.weight.to_string(), sparing_quantize::Sums { rows: 1, sum: x, squares, least, most });
+    };
+    let want = engine.observe(&one, watch).unwrap().sequences.concat();
+    let bits = Bits { embeddings: None, ..Bits::all(3) };
+    let answer = |model: &Model| {
+        let options = Options { precision: Some(Precision::F32), ..Options::default() };
+        Engine::compile(model, &options).unwrap().run(&one).unwrap().sequences.concat()
+    };
+    let blind = distance(&want, &answer(&quantized(&path, bits, ScaleChoice::Searched, None)));
+    let calibrated = quantized(&path, bits, ScaleChoice::Searched, Some(&statistics));
+    let far = distance(&want, &answer(&calibrated));
+    assert!(far < 1e-4 && blind > 1e-3, "{far} {blind}");
+    let ranges = &calibrated.plan.quantization.as_ref().unwrap().activations.ranges;
+    assert_eq!(ranges.len(), 2 * 6, "{ranges:?}");
+    // Fixed ranges are used: they fit this one token, so int8 stays near what the same weights give in f32.
+    let near = distance(
+        &answer(&calibrated),
+        &Engine::compile(&calibrated, &Options::default()).unwrap().run(&one).unwrap().sequences.concat(),
+    );
+    assert!(near < 0.15, "{near}");
+}
