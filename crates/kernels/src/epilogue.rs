@@ -1,7 +1,8 @@
 //! What follows a multiplication, while the tile is still in the first-level cache.
 
 use crate::Activation;
-use crate::math::{Function, GeluCoarse, with_activation};
+use crate::math::{Function, GeluCoarse, Slope, with_activation};
+use crate::product::After;
 use crate::rows::{Element, Elements, ElementsMut, Rows, RowsMut};
 use crate::simd::{Simd, kernel};
 
@@ -87,7 +88,18 @@ pub(crate) struct Finish {
     bias: *const f32,
     activation: Activation,
     residual: Option<Place>,
+    training: Training,
     out: Place,
+}
+
+/// What only training wants.
+#[derive(Clone, Copy)]
+enum Training {
+    Nothing,
+    /// Store what goes into the activation here too (f32).
+    Before(Place),
+    /// Multiply by the activation's slope at these numbers (f32) instead of applying it.
+    SlopeAt(Place),
 }
 
 // SAFETY: addresses only; tiles are disjoint.
@@ -101,7 +113,31 @@ impl Finish {
             bias: epilogue.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
             activation: epilogue.activation,
             residual: epilogue.residual.map(Place::to_read),
+            training: Training::Nothing,
             out: Place::of(out),
+        }
+    }
+
+    /// Nothing follows: the product alone.
+    pub(crate) fn plain(out: Place) -> Finish {
+        let (bias, activation) = (std::ptr::null(), Activation::Identity);
+        Finish { bias, activation, residual: None, training: Training::Nothing, out }
+    }
+
+    /// What follows a product in training; all f32.
+    pub(crate) fn training(after: &After, activated: Option<(Activation, RowsMut)>, out: &mut RowsMut) -> Finish {
+        let (activation, training) = match (after.slope, activated) {
+            (Some((activation, at)), _) => (activation, Training::SlopeAt(Place::to_read(at))),
+            (None, Some((activation, mut before))) => (activation, Training::Before(Place::of(&mut before))),
+            (None, None) => (Activation::Identity, Training::Nothing),
+        };
+        let out = Place::of(out);
+        Finish {
+            bias: after.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
+            activation,
+            residual: after.accumulate.then_some(out),
+            training,
+            out,
         }
     }
 }
@@ -109,6 +145,15 @@ impl Finish {
 #[inline(always)]
 unsafe fn finish<S: Simd>(finish: &Finish, tile: &TileResult) {
     unsafe {
+        match finish.training {
+            Training::Nothing => {}
+            Training::Before(before) => {
+                return with_activation!(finish.activation, A => finish_before::<S, A>(finish, tile, before));
+            }
+            Training::SlopeAt(at) => {
+                return with_activation!(finish.activation, A => finish_slope::<S, A>(finish, tile, at));
+            }
+        }
         if finish.activation == Activation::Gelu && finish.out.element == Element::Bf16 {
             return finish_with::<S, GeluCoarse>(finish, tile);
         }
@@ -171,6 +216,50 @@ unsafe fn finish_as<S: Simd, A: Function, const INT8: bool, const WHOLE: bool>(f
             }
             at += n;
         }
+    }
+}
+
+/// Calls `f(row, column, n, sum + bias)` for every vector of a tile of f32 sums.
+#[inline(always)]
+unsafe fn each<S: Simd>(finish: &Finish, tile: &TileResult, mut f: impl FnMut(usize, usize, usize, S::F)) {
+    let mut at = 0;
+    while at < tile.columns {
+        let n = S::LANES.min(tile.columns - at);
+        let column = tile.column + at;
+        // SAFETY: the caller's promise about `finish` and `tile`.
+        unsafe {
+            let bias = if finish.bias.is_null() { S::splat(0.0) } else { S::load_n(finish.bias.add(column), n) };
+            for i in 0..tile.rows {
+                f(tile.row + i, column, n, S::add(S::load(tile.sums.add(i * tile.step + at).cast()), bias));
+            }
+        }
+        at += n;
+    }
+}
+
+#[inline(always)]
+unsafe fn finish_before<S: Simd, A: Function>(finish: &Finish, tile: &TileResult, before: Place) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        each::<S>(finish, tile, |row, column, n, x| {
+            S::store_n(before.at(row, column).cast(), x, n);
+            S::store_n(finish.out.at(row, column).cast(), A::apply::<S>(x), n);
+        });
+    }
+}
+
+#[inline(always)]
+unsafe fn finish_slope<S: Simd, A: Slope>(finish: &Finish, tile: &TileResult, at: Place) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        each::<S>(finish, tile, |row, column, n, x| {
+            let mut y = S::mul(x, A::slope::<S>(S::load_n(at.at(row, column).cast(), n)));
+            let p = finish.out.at(row, column).cast();
+            if finish.residual.is_some() {
+                y = S::add(y, S::load_n(p, n));
+            }
+            S::store_n(p, y, n);
+        });
     }
 }
 

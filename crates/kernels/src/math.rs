@@ -162,6 +162,56 @@ function!(GeluTanh, |x| {
 });
 function!(Silu, |x| S::div(x, S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x)))));
 
+/// The derivative of a non-linearity, for training.
+pub(crate) trait Slope: Function {
+    unsafe fn slope<S: Simd>(x: S::F) -> S::F;
+}
+
+macro_rules! slope {
+    ($name:ident, |$x:ident| $body:expr) => {
+        impl Slope for $name {
+            #[inline(always)]
+            unsafe fn slope<S: Simd>($x: S::F) -> S::F {
+                #[allow(unused_unsafe)]
+                unsafe {
+                    $body
+                }
+            }
+        }
+    };
+}
+
+slope!(Identity, |_x| S::splat(1.0));
+// One from the smallest normal number on, zero up to zero.
+slope!(Relu, |x| S::min(S::mul(S::max(x, S::splat(0.0)), S::splat(1e38)), S::splat(1.0)));
+slope!(Tanh, |x| {
+    let t = tanh::<S>(x);
+    S::fma(S::sub(S::splat(0.0), t), t, S::splat(1.0))
+});
+// Φ(x) + x φ(x)
+slope!(Gelu, |x| {
+    let half = S::splat(0.5);
+    let cumulative = S::fma(erf::<S>(S::mul(x, S::splat(std::f32::consts::FRAC_1_SQRT_2))), half, half);
+    let density = S::mul(exp::<S>(S::mul(S::mul(x, x), S::splat(-0.5))), S::splat(0.398_942_28));
+    S::fma(x, density, cumulative)
+});
+slope!(GeluTanh, |x| {
+    let (half, one) = (S::splat(0.5), S::splat(1.0));
+    // Beyond, the slope is 0 or 1, and the cubic would only magnify the rounding of tanh.
+    let x = S::min(S::max(x, S::splat(-6.0)), S::splat(6.0));
+    let x2 = S::mul(x, x);
+    let cubic = S::fma(S::mul(x2, x), S::splat(0.044_715), x);
+    let t = tanh::<S>(S::mul(cubic, S::splat(0.797_884_6)));
+    let inner = S::mul(S::fma(x2, S::splat(3.0 * 0.044_715), one), S::splat(0.797_884_6));
+    let rise = S::mul(S::fma(S::sub(S::splat(0.0), t), t, one), inner);
+    S::fma(S::mul(half, x), rise, S::fma(half, t, half))
+});
+slope!(Silu, |x| {
+    let one = S::splat(1.0);
+    let s = S::div(one, S::add(one, exp::<S>(S::sub(S::splat(0.0), x))));
+    S::mul(s, S::fma(x, S::sub(one, s), one))
+});
+
 /// Runs `$body` with `$f` standing for the activation's [`Function`] type.
 macro_rules! with_activation {
     ($activation:expr, $f:ident => $body:expr) => {
@@ -206,6 +256,29 @@ unsafe fn apply_slice<S: Simd>(activation: Activation, x: &mut [f32]) {
             i += n;
         }
     })
+}
+
+/// `y = dy * slope(x)`.
+#[inline(always)]
+unsafe fn slope_slice<S: Simd>(activation: Activation, x: &[f32], dy: &[f32], y: &mut [f32]) {
+    with_activation!(activation, A => unsafe {
+        let mut i = 0;
+        while i < x.len() {
+            let n = S::LANES.min(x.len() - i);
+            let slope = A::slope::<S>(S::load_n(x.as_ptr().add(i), n));
+            S::store_n(y.as_mut_ptr().add(i), S::mul(slope, S::load_n(dy.as_ptr().add(i), n)), n);
+            i += n;
+        }
+    })
+}
+
+crate::simd::kernel!(slope_at = slope_slice(activation: Activation, x: &[f32], dy: &[f32], y: &mut [f32]));
+
+/// The gradient before an activation of `x`, from the one behind it: `out = gradient * slope(x)`.
+pub fn activation_gradient(activation: Activation, x: &[f32], gradient: &[f32], out: &mut [f32]) {
+    assert!(x.len() == gradient.len() && x.len() == out.len(), "one gradient per element");
+    // SAFETY: the active level is available; the kernel stays inside the slices.
+    unsafe { slope_at(crate::simd::Level::active(), activation, x, gradient, out) }
 }
 
 crate::simd::kernel!(apply_at = apply_slice(activation: Activation, x: &mut [f32]));
@@ -278,6 +351,24 @@ mod tests {
                     let want = if which == 0 { (*x as f64).exp() } else { (*x as f64).exp2() };
                     let error = ((*y as f64 - want) / want).abs();
                     assert!(error <= most, "{level:?} {which} at {x}: {y} for {want}, error {error:e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slopes_match_double_precision() {
+        use Activation::*;
+        for level in Level::all_available() {
+            for activation in [Identity, Gelu, GeluTanh, Relu, Tanh, Silu] {
+                let x = grid(-12.0, 12.0);
+                let dy = vec![2.0; x.len()];
+                let mut y = vec![f32::NAN; x.len()];
+                // SAFETY: available level.
+                unsafe { slope_at(level, activation, &x, &dy, &mut y) };
+                for (x, y) in x.iter().zip(&y) {
+                    let want = 2.0 * reference::slope(activation, *x);
+                    assert!((y - want).abs() <= 1e-5, "{level:?} {activation:?} at {x}: {y} for {want}");
                 }
             }
         }

@@ -40,6 +40,28 @@ pub fn activate(activation: Activation, x: f32) -> f32 {
     y as f32
 }
 
+/// The activation's derivative in double precision.
+pub fn slope(activation: Activation, x: f32) -> f32 {
+    let x = x as f64;
+    let density = |x: f64| (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let y = match activation {
+        Activation::Identity => 1.0,
+        Activation::Gelu => 0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)) + x * density(x),
+        Activation::GeluTanh => {
+            let c = (2.0 / std::f64::consts::PI).sqrt();
+            let t = (c * (x + 0.044715 * x * x * x)).tanh();
+            0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * c * (1.0 + 3.0 * 0.044715 * x * x)
+        }
+        Activation::Relu => f64::from(x > 0.0),
+        Activation::Tanh => 1.0 - x.tanh().powi(2),
+        Activation::Silu => {
+            let s = 1.0 / (1.0 + (-x).exp());
+            s * (1.0 + x * (1.0 - s))
+        }
+    };
+    y as f32
+}
+
 /// `out = activation(a Wᵀ + bias) + residual`, weights `[outputs, inputs]`.
 pub fn gemm(a: Rows, weights: &[f32], outputs: usize, epilogue: &Epilogue, mut out: RowsMut) {
     let inputs = a.width();

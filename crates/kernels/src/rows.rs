@@ -265,6 +265,15 @@ impl<'a> RowsMut<'a> {
         }
     }
 
+    /// All elements, when they are f32 and there are no gaps between rows.
+    pub fn all_f32(&mut self) -> &mut [f32] {
+        assert!(self.width == self.stride || self.count < 2, "rows with gaps");
+        match &mut self.data {
+            ElementsMut::F32(d) => d,
+            ElementsMut::Bf16(_) => panic!("all_f32 of bf16 rows"),
+        }
+    }
+
     /// Copies a row in.
     pub fn write_row(&mut self, row: usize, values: &[f32]) {
         let span = self.span(&(row..row + 1));
