@@ -70,8 +70,11 @@ impl Quantize<'_> {
                 activations.ranges.insert(used.map.clone(), [sums.least, sums.most]);
             }
         }
-        let quantization = Some(Quantization { bits: self.bits, activations });
-        Plan { precision: Some(Precision::Int8), quantization }
+        // Other economies stay.
+        let mut plan = self.model.plan.clone();
+        plan.precision = Some(Precision::Int8);
+        plan.quantization = Some(Quantization { bits: self.bits, activations });
+        plan
     }
 
     fn tensor(&self, target: &Target, bits: u32, tensor: Tensor<'_>, found: &mut Found) -> Result<(), Error> {

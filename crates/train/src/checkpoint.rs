@@ -25,6 +25,9 @@ pub struct State {
     pub stopped: bool,
     /// Tokens seen.
     pub tokens: u64,
+    /// What the hook remembers.
+    #[serde(default)]
+    pub memory: serde_json::Value,
     /// What the curve depends on; a checkpoint of other options is refused.
     pub options: serde_json::Value,
 }

@@ -3,10 +3,10 @@
 use crate::losses::*;
 use crate::objective::{Loss, Objective, Pass, head_loss, lengths, pad};
 use crate::random::Random;
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, subject};
 use crate::trainer::{Event, TrainOptions};
 use crate::{Capture, Example, FakeQuantization, Forward, LinearHook, Mode, Network, PaddedBatch, Parameters};
-use crate::{Prepared, Summary, examples};
+use crate::{Prepared, Rounding, Summary, examples};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::Serialize;
 use sparing_model::{Error, Model};
@@ -77,7 +77,7 @@ pub struct Distill<'a> {
     /// Texts are cut to this many tokens.
     pub max_tokens: Option<usize>,
     /// Train with numbers rounded as the engine will round them.
-    pub quantization: Option<FakeQuantization>,
+    pub quantization: Option<Rounding>,
     /// Where to compute.
     pub device: Device,
     /// Where to write.
@@ -103,6 +103,8 @@ impl Distill<'_> {
         let tokenizer = self.teacher.tokenizer()?;
         let examples = examples(self.train, tokenizer, student, self.max_tokens, &mut notes)?;
         let device = self.device.clone();
+        let rounding = |r| FakeQuantization::new(r, student, &device);
+        let quantization = self.quantization.as_ref().map(rounding).transpose()?;
         let objective = Distilling {
             student: &Network::new(student),
             teacher: &Network::new(teacher),
@@ -110,14 +112,14 @@ impl Distill<'_> {
             lengths: lengths(&examples),
             examples: &examples,
             teaching: self.teaching,
-            hook: self.quantization.as_ref().map(|q| q as &dyn LinearHook),
+            hook: quantization.as_ref().map(|q| q as &dyn LinearHook),
         };
         let session = Session {
             prepared: &self.student,
             tokenizer,
             dev: self.dev,
             max_tokens: self.max_tokens,
-            quantization: self.quantization,
+            quantization: quantization.as_ref(),
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Distillation on {}", self.train.task.name()),
@@ -131,7 +133,12 @@ impl Distill<'_> {
             Ok((parameters, fresh))
         };
         let options = TrainOptions {
-            subject: format!("distil {}, {:?}", self.train.source, self.teaching),
+            subject: format!(
+                "distil {}, {:?}{}",
+                self.train.source,
+                self.teaching,
+                subject(self.quantization.as_ref())
+            ),
             ..self.options.clone()
         };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
@@ -166,6 +173,10 @@ struct Distilling<'a> {
 impl Objective for Distilling<'_> {
     fn lengths(&self) -> &[usize] {
         &self.lengths
+    }
+
+    fn hook(&self) -> Option<&dyn LinearHook> {
+        self.hook
     }
 
     fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {

@@ -1,8 +1,8 @@
 //! Fine-tuning: a labelled dataset, the head it needs, one or several seeds.
 
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, subject};
 use crate::trainer::TrainOptions;
-use crate::{FakeQuantization, LinearHook, Network, Prepared, Summary, Supervised, Wanted, examples};
+use crate::{FakeQuantization, LinearHook, Network, Prepared, Rounding, Summary, Supervised, Wanted, examples};
 use burn::tensor::Device;
 use sparing_model::{Error, Model};
 use sparing_tasks::Dataset;
@@ -22,7 +22,7 @@ pub struct Finetune<'a> {
     /// Texts are cut to this many tokens.
     pub max_tokens: Option<usize>,
     /// Train with weights and activations rounded as the engine will round them.
-    pub quantization: Option<FakeQuantization>,
+    pub quantization: Option<Rounding>,
     /// Where to compute.
     pub device: Device,
     /// Where to write.
@@ -38,21 +38,25 @@ impl Finetune<'_> {
         let tokenizer = self.model.tokenizer()?;
         let examples = examples(self.train, tokenizer, &prepared.architecture, self.max_tokens, &mut notes)?;
         let network = Network::new(&prepared.architecture);
-        let hook = self.quantization.as_ref().map(|q| q as &dyn LinearHook);
+        let rounding = |r| FakeQuantization::new(r, &prepared.architecture, &self.device);
+        let quantization = self.quantization.as_ref().map(rounding).transpose()?;
+        let hook = quantization.as_ref().map(|q| q as &dyn LinearHook);
         let objective = Supervised::new(&network, &examples, hook);
         let session = Session {
             prepared: &prepared,
             tokenizer,
             dev: self.dev,
             max_tokens: self.max_tokens,
-            quantization: self.quantization,
+            quantization: quantization.as_ref(),
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Fine-tuning on {}", self.train.task.name()),
         };
         let device = self.device.clone().autodiff();
         let make = |seed: u64| prepared.parameters(&self.model.weights, seed, &device);
-        let options = TrainOptions { subject: format!("fine-tune {}", self.train.source), ..self.options.clone() };
+        let rounded = subject(self.quantization.as_ref());
+        let subject = format!("fine-tune {}{rounded}", self.train.source);
+        let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }
 }

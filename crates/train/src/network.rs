@@ -58,6 +58,17 @@ pub trait LinearHook {
         let _ = (name, real);
         input
     }
+
+    /// What is remembered from step to step, for a checkpoint.
+    fn memory(&self) -> Result<serde_json::Value, Error> {
+        Ok(serde_json::Value::Null)
+    }
+
+    /// Goes back to what a checkpoint remembers; null: to the beginning.
+    fn recall(&self, memory: &serde_json::Value) -> Result<(), Error> {
+        let _ = memory;
+        Ok(())
+    }
 }
 
 /// What a forward pass keeps for distillation.

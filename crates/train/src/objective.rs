@@ -14,6 +14,11 @@ pub trait Objective {
 
     /// The mean loss of these examples, tracked by autodiff.
     fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error>;
+
+    /// Who sees the linear maps; what it remembers belongs to a checkpoint.
+    fn hook(&self) -> Option<&dyn LinearHook> {
+        None
+    }
 }
 
 /// One pass over a batch.
@@ -62,6 +67,10 @@ impl<'a> Supervised<'a> {
 impl Objective for Supervised<'_> {
     fn lengths(&self) -> &[usize] {
         &self.lengths
+    }
+
+    fn hook(&self) -> Option<&dyn LinearHook> {
+        self.hook
     }
 
     fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error> {

@@ -4,7 +4,7 @@ use crate::Parameters;
 use crate::inventory::inventory;
 use burn::tensor::Device;
 use serde_json::{Map, Value, json};
-use sparing_model::{Architecture, Error, HeadChoice, HeadKind, Model, Weights, write_directory};
+use sparing_model::{Architecture, Error, HeadChoice, HeadKind, Model, OwnedTensor, Weights, write_directory};
 use sparing_tasks::{Dataset, Label, Task};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -132,6 +132,9 @@ fn sorted(labels: &BTreeSet<String>) -> Vec<String> {
     list
 }
 
+/// Gives tensors the form they are to be stored in.
+pub type Store<'a> = dyn Fn(Vec<OwnedTensor>) -> Result<Vec<OwnedTensor>, Error> + 'a;
+
 /// A model to train: what it is, and the files that make its directory.
 #[derive(Debug, Clone)]
 pub struct Prepared {
@@ -213,12 +216,22 @@ impl Prepared {
         self.also = names;
     }
 
-    /// Writes a Hugging Face directory; tensors that the network does not name (projections) are left out.
-    pub fn write(&self, directory: &Path, parameters: &Parameters, extra: &[(&str, &[u8])]) -> Result<(), Error> {
+    /// Writes a Hugging Face directory; tensors that the network does not name (projections) are left out. `store`: how
+    /// tensors are to be stored, else in f32.
+    pub fn write(
+        &self,
+        directory: &Path,
+        parameters: &Parameters,
+        extra: &[(&str, &[u8])],
+        store: Option<&Store<'_>>,
+    ) -> Result<(), Error> {
         let names = inventory(&self.architecture).into_iter().map(|e| e.name);
         let names: BTreeSet<String> = names.chain(self.also.iter().cloned()).collect();
         let mut tensors = parameters.to_tensors()?;
         tensors.retain(|t| names.contains(&t.name));
+        if let Some(store) = store {
+            tensors = store(tensors)?;
+        }
         let mut files: Vec<(&str, &[u8])> = self.files.iter().map(|(n, c)| (n.as_str(), c.as_slice())).collect();
         files.extend(extra);
         write_directory(directory, &files, &tensors)

@@ -7,9 +7,9 @@ use crate::data::{Example, Target};
 use crate::losses::cross_entropy;
 use crate::objective::{Loss, Objective, Pass, pad};
 use crate::random::Random;
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, subject};
 use crate::trainer::{Event, TrainOptions};
-use crate::{Capture, FakeQuantization, LinearHook, Network, PaddedBatch, Parameters, Prepared, Summary};
+use crate::{Capture, FakeQuantization, LinearHook, Network, PaddedBatch, Parameters, Prepared, Rounding, Summary};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use pair_head::PairHead;
 use sparing_model::{Error, HeadKind, Model, Sequence};
@@ -36,7 +36,7 @@ pub struct Pretrain<'a> {
     /// Tokens of a piece, special tokens included.
     pub max_tokens: usize,
     /// Train with numbers rounded as the engine will round them.
-    pub quantization: Option<FakeQuantization>,
+    pub quantization: Option<Rounding>,
     /// Where to compute.
     pub device: Device,
     /// Where to write.
@@ -62,12 +62,14 @@ impl Pretrain<'_> {
         };
         let lengths = texts.lengths();
         let notes = vec![format!("{} pieces of at most {most} tokens", lengths.len())];
+        let rounding = |r| FakeQuantization::new(r, architecture, &self.device);
+        let quantization = self.quantization.as_ref().map(rounding).transpose()?;
         let objective = Language {
             network: &network,
             lengths,
             texts: &texts,
             masking: if causal { None } else { Some(Masking::new(tokenizer)?) },
-            hook: self.quantization.as_ref().map(|q| q as &dyn LinearHook),
+            hook: quantization.as_ref().map(|q| q as &dyn LinearHook),
         };
         let mut prepared = self.prepared.clone();
         if let Texts::Pairs(_, head) = &texts {
@@ -78,7 +80,7 @@ impl Pretrain<'_> {
             tokenizer,
             dev: self.dev,
             max_tokens: Some(most),
-            quantization: self.quantization,
+            quantization: quantization.as_ref(),
             place: &self.place,
             seeds: self.seeds.len(),
             title: if causal { "Causal language modelling" } else { "Masked language modelling" }.to_string(),
@@ -94,7 +96,8 @@ impl Pretrain<'_> {
             }
             Ok((parameters, fresh))
         };
-        let subject = format!("pre-train on {} texts, {:?}", self.corpus.len(), self.pairs);
+        let rounded = subject(self.quantization.as_ref());
+        let subject = format!("pre-train on {} texts, {:?}{rounded}", self.corpus.len(), self.pairs);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }
@@ -127,6 +130,10 @@ struct Language<'a> {
 impl Objective for Language<'_> {
     fn lengths(&self) -> &[usize] {
         &self.lengths
+    }
+
+    fn hook(&self) -> Option<&dyn LinearHook> {
+        self.hook
     }
 
     fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {

@@ -2,71 +2,223 @@
 //! pass as if they were not (straight-through estimator, Bengio et al. 2013, <https://arxiv.org/abs/1308.3432>).
 
 use crate::LinearHook;
-use burn::tensor::{Bool, Tensor};
+use crate::ranges::Ranges;
+use burn::tensor::{Bool, Device, Tensor};
 use serde::{Deserialize, Serialize};
-use sparing_model::{Error, Plan, Precision};
+use sparing_model::{Activations, Architecture, Bits, Error, OwnedTensor, Plan, Precision, Quantization, Weights};
+use sparing_model::{ScaleAxis, Scales};
+use sparing_quantize::{ScaleChoice, Target, bits_of, round_matrix, targets};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The smallest step, as the engine has it: a row of zeros must not divide by zero.
 const LEAST_STEP: f64 = 1e-30;
 
-/// How weights and activations are rounded: exactly what the engine does at 8 bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What is rounded to how many bits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rounding {
+    /// Bits of the weights by part; one step size per output (or row of a table), symmetric (Q8BERT).
+    pub bits: Bits,
+    /// Bits of what linear maps read.
+    pub activation_bits: u32,
+    /// `None`: activations are rounded over each token's range. Else over one range per map, a moving average that keeps
+    /// this share of itself at every update.
+    pub decay: Option<f64>,
+}
+
+impl Rounding {
+    /// All weights in this many bits, activations in 8 over each token's range.
+    pub fn new(bits: u32) -> Rounding {
+        Rounding { bits: Bits::all(bits), activation_bits: 8, decay: None }
+    }
+}
+
+/// Rounds what the engine will round: the weights of all parts that have bits, and the inputs of the maps that int8 runs
+/// on integers.
 pub struct FakeQuantization {
-    weight_bits: u32,
-    activation_bits: u32,
+    rounding: Rounding,
+    targets: Vec<Target>,
+    /// Bits by the name of a linear map or of a table.
+    weights: BTreeMap<String, u32>,
+    /// Maps that run on integers.
+    integer: BTreeSet<String>,
+    /// Maps that read what another reads, and whose input is rounded under the other's name.
+    followers: BTreeMap<String, String>,
+    ranges: Ranges,
 }
 
 impl FakeQuantization {
-    /// Weights of this many bits, one step size per output row, symmetric (Q8BERT); activations with one step size per
-    /// token, over the token's range.
-    pub fn new(weight_bits: u32, activation_bits: u32) -> Result<FakeQuantization, Error> {
-        for bits in [weight_bits, activation_bits] {
-            if !(2..=8).contains(&bits) {
-                return Err(Error::new(format!("{bits} bits cannot be trained for; from 2 to 8 can")));
-            }
+    /// For the maps of an architecture; ranges are kept on the device.
+    pub fn new(rounding: &Rounding, architecture: &Architecture, device: &Device) -> Result<FakeQuantization, Error> {
+        let Bits { embeddings, attention, ffn, head } = rounding.bits;
+        let all = [embeddings, attention, ffn, head, Some(rounding.activation_bits)];
+        if let Some(bits) = all.into_iter().flatten().find(|bits| !(2..=8).contains(bits)) {
+            return Err(Error::new(format!("{bits} bits cannot be trained for; from 2 to 8 can")));
         }
-        Ok(FakeQuantization { weight_bits, activation_bits })
+        let decay = rounding.decay.unwrap_or(0.0);
+        if !(0.0..1.0).contains(&decay) {
+            return Err(Error::new(format!(
+                "a moving average cannot keep {decay} of itself; from 0 to below 1 can be"
+            )));
+        }
+        let targets = targets(architecture);
+        let mut weights = BTreeMap::new();
+        let mut integer = BTreeSet::new();
+        for target in &targets {
+            let bits = bits_of(&rounding.bits, target.part);
+            for name in target.uses.iter().map(|used| &used.map).chain([&target.name]) {
+                weights.extend(bits.map(|bits| (name.clone(), bits)));
+            }
+            integer.extend(target.uses.iter().filter(|used| used.integer).map(|used| used.map.clone()));
+        }
+        let mut followers = BTreeMap::new();
+        for a in architecture.layers.iter().map(|layer| &layer.attention) {
+            // Values that read something else have a range of their own, which is looked for first.
+            followers.insert(a.key.weight.name(), a.query.weight.name());
+            followers.insert(a.value.weight.name(), a.query.weight.name());
+        }
+        let ranges = Ranges::new(decay, device);
+        Ok(FakeQuantization { rounding: rounding.clone(), targets, weights, integer, followers, ranges })
     }
 
-    /// `sparing.json` of what comes out: the engine runs it on integers.
-    pub(crate) fn plan(&self) -> String {
-        let plan = Plan { precision: Some(Precision::Int8), ..Plan::default() };
-        serde_json::to_string_pretty(&plan).unwrap_or_default() + "\n"
+    /// The same with the ranges as they are now, for evaluation: nothing is averaged any more.
+    pub fn frozen(&self) -> FakeQuantization {
+        FakeQuantization {
+            rounding: self.rounding.clone(),
+            targets: self.targets.clone(),
+            weights: self.weights.clone(),
+            integer: self.integer.clone(),
+            followers: self.followers.clone(),
+            ranges: self.ranges.frozen(),
+        }
+    }
+
+    /// The plan of what comes out: the engine runs it on integers.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        let mut activations = Activations { bits: self.rounding.activation_bits, ..Activations::default() };
+        if self.rounding.decay.is_some() {
+            let known = self.ranges.read()?;
+            for map in &self.integer {
+                let range = known.get(map).or_else(|| known.get(self.followers.get(map)?));
+                activations.ranges.extend(range.map(|range| (map.clone(), [range.least, range.most])));
+            }
+        }
+        let quantization = Some(Quantization { bits: self.rounding.bits, activations });
+        Ok(Plan { precision: Some(Precision::Int8), quantization, ..Plan::default() })
+    }
+
+    /// Stores tensors as integers: exactly what the rounded network computes with.
+    pub fn store(&self, tensors: Vec<OwnedTensor>) -> Result<Vec<OwnedTensor>, Error> {
+        let bits: BTreeMap<&str, (&Target, u32)> = self
+            .targets
+            .iter()
+            .filter_map(|t| Some((t.name.as_str(), (t, bits_of(&self.rounding.bits, t.part)?))))
+            .collect();
+        let store = |tensor: OwnedTensor| match bits.get(tensor.name.as_str()) {
+            Some((target, bits)) => integers(tensor, target.axis, *bits),
+            None => Ok(tensor),
+        };
+        tensors.into_iter().map(store).collect()
     }
 }
 
+/// A matrix as integers, with the scales that [`FakeQuantization`] rounds with.
+fn integers(tensor: OwnedTensor, axis: ScaleAxis, bits: u32) -> Result<OwnedTensor, Error> {
+    let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
+    let weights = Weights::from_tensors(&[tensor])?;
+    let read = weights.tensor(&name)?;
+    let (rows, count) = (shape[0], read.len());
+    let columns = count / rows;
+    let mut values = vec![0.0; count];
+    read.read(0, &mut values);
+    if axis == ScaleAxis::Row {
+        let found = round_matrix(&values, columns, &|_| None, bits, ScaleChoice::Largest);
+        let scales = Scales { bits, axis, values: found.scales };
+        return Ok(OwnedTensor::quantized(name, &shape, &found.values, scales));
+    }
+    let turned: Vec<f32> = (0..count).map(|i| values[i % rows * columns + i / rows]).collect();
+    let found = round_matrix(&turned, rows, &|_| None, bits, ScaleChoice::Largest);
+    let stored: Vec<i8> = (0..count).map(|i| found.values[i % columns * rows + i / columns]).collect();
+    Ok(OwnedTensor::quantized(name, &shape, &stored, Scales { bits, axis, values: found.scales }))
+}
+
+/// Rows rounded to signed integers of this many bits, a step size per row; gradients pass.
+fn round_rows(rows: Tensor<2>, bits: u32) -> Tensor<2> {
+    let most = f64::from((1 << (bits - 1)) - 1);
+    let exact = rows.clone().inner();
+    let step = exact.clone().abs().max_dim(1).div_scalar(most).clamp_min(LEAST_STEP);
+    let rounded = (exact.clone() / step.clone()).round().clamp(-most, most) * step;
+    // The difference is a constant: the gradient is that of the number itself.
+    rows + (rounded - exact)
+}
+
 impl LinearHook for FakeQuantization {
-    fn weight(&self, _: &str, weight: Tensor<2>) -> Tensor<2> {
-        let most = f64::from((1 << (self.weight_bits - 1)) - 1);
-        let exact = weight.clone().inner();
-        let step = exact.clone().abs().max_dim(1).div_scalar(most).clamp_min(LEAST_STEP);
-        let rounded = (exact.clone() / step.clone()).round().clamp(-most, most) * step;
-        // The difference is a constant: the gradient is that of the weight itself.
-        weight + (rounded - exact)
+    fn weight(&self, name: &str, weight: Tensor<2>) -> Tensor<2> {
+        match self.weights.get(name) {
+            Some(bits) => round_rows(weight, *bits),
+            None => weight,
+        }
     }
 
-    fn input(&self, _: &str, input: Tensor<2>, _: Option<&Tensor<2, Bool>>) -> Tensor<2> {
-        let levels = f64::from((1 << self.activation_bits) - 1);
+    fn looked_up(&self, name: &str, rows: Tensor<2>) -> Tensor<2> {
+        // A row's step size depends on that row alone: rounding what was looked up is rounding the table.
+        match self.weights.get(name) {
+            Some(bits) => round_rows(rows, *bits),
+            None => rows,
+        }
+    }
+
+    fn input(&self, name: &str, input: Tensor<2>, real: Option<&Tensor<2, Bool>>) -> Tensor<2> {
+        if !self.integer.contains(name) {
+            return input;
+        }
+        let steps = f64::from((1 << self.rounding.activation_bits) - 1);
         let exact = input.clone().inner();
-        let least = exact.clone().min_dim(1);
-        let step = (exact.clone().max_dim(1) - least.clone()).div_scalar(levels).clamp_min(LEAST_STEP);
-        let rounded = ((exact.clone() - least.clone()) / step.clone()).round() * step + least;
+        let (mut least, mut most) = (exact.clone().min_dim(1), exact.clone().max_dim(1));
+        if self.rounding.decay.is_some()
+            && let Some(range) = self.ranges.see(name, &least, &most, real)
+        {
+            (least, most) = range;
+        }
+        let step = (most - least.clone()).div_scalar(steps).clamp_min(LEAST_STEP);
+        let rounded = ((exact.clone() - least.clone()) / step.clone()).round().clamp(0.0, steps) * step + least;
         input + (rounded - exact)
+    }
+
+    fn memory(&self) -> Result<serde_json::Value, Error> {
+        serde_json::to_value(self.ranges.read()?).map_err(|e| Error::new(format!("ranges of activations: {e}")))
+    }
+
+    fn recall(&self, memory: &serde_json::Value) -> Result<(), Error> {
+        let known: Option<BTreeMap<_, _>> = serde_json::from_value(memory.clone())
+            .map_err(|e| Error::new(format!("a checkpoint's ranges of activations: {e}")))?;
+        self.ranges.set(known.unwrap_or_default());
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Device;
+
+    fn bert() -> Architecture {
+        let config = br#"{"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 9, "hidden_size": 4,
+            "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 6, "max_position_embeddings": 5}"#;
+        Architecture::from_config(config, None, &|_| false).unwrap()
+    }
+
+    fn numbers(tensor: Tensor<2>) -> Vec<f32> {
+        tensor.inner().into_data().as_slice::<f32>().unwrap().to_vec()
+    }
 
     #[test]
     fn rounds_like_the_engine_and_lets_gradients_through() {
         let device = Device::flex().autodiff();
-        let q = FakeQuantization::new(8, 8).unwrap();
+        let a = bert();
+        let map = a.layers[0].ffns[0].up.weight.name();
+        let q = FakeQuantization::new(&Rounding::new(8), &a, &Device::flex()).unwrap();
         let w = Tensor::<2>::from_floats([[1.27, -0.504, 0.0], [0.0, 0.0, 0.0]], &device).require_grad();
-        let rounded = q.weight("w", w.clone());
-        let values: Vec<f32> = rounded.clone().inner().into_data().as_slice::<f32>().unwrap().to_vec();
+        let rounded = q.weight(&map, w.clone());
+        let values = numbers(rounded.clone());
         for (got, want) in values.iter().zip([1.27, -0.50, 0.0, 0.0, 0.0, 0.0]) {
             assert!((got - want).abs() < 1e-6, "{values:?}");
         }
@@ -75,8 +227,50 @@ mod tests {
         assert_eq!(g.as_slice::<f32>().unwrap(), [1.0; 6]);
         // 0 to 5.1 in 255 steps of 0.02.
         let x = Tensor::<2>::from_floats([[0.0, 5.1, 1.011]], &device);
-        let y = q.input("w", x, None).inner().into_data();
-        assert!((y.as_slice::<f32>().unwrap()[2] - 1.02).abs() < 1e-5, "{y}");
-        assert!(FakeQuantization::new(1, 8).is_err() && FakeQuantization::new(8, 16).is_err());
+        assert!((numbers(q.input(&map, x.clone(), None))[2] - 1.02).abs() < 1e-5);
+        // What the engine does not round stays as it is; tables are rounded.
+        assert_eq!(numbers(q.input("pooler", x.clone(), None))[2], 1.011);
+        let row = numbers(q.looked_up(&a.embeddings.word, x));
+        assert!((row[2] - 5.1 / 127.0 * 25.0).abs() < 1e-5, "{row:?}");
+        for wrong in [
+            Rounding::new(1),
+            Rounding { activation_bits: 16, ..Rounding::new(8) },
+            Rounding { decay: Some(1.0), ..Rounding::new(8) },
+        ] {
+            assert!(FakeQuantization::new(&wrong, &a, &Device::flex()).is_err());
+        }
+    }
+
+    #[test]
+    fn ranges_are_averaged_kept_and_named_for_all_who_read_the_same() {
+        let device = Device::flex();
+        let a = bert();
+        let attention = &a.layers[0].attention;
+        let (query, value) = (attention.query.weight.name(), attention.value.weight.name());
+        let rounding = Rounding { decay: Some(0.9), ..Rounding::new(8) };
+        let q = FakeQuantization::new(&rounding, &a, &device).unwrap();
+        // The second row is padding, however large.
+        let real = Tensor::<2, Bool>::from_bool(burn::tensor::TensorData::new(vec![true, false], [2, 1]), &device);
+        for most in [1.0, 3.0] {
+            let x = Tensor::<2>::from_floats([[-1.0, most], [-99.0, 99.0]], &device);
+            q.input(&query, x, Some(&real));
+        }
+        // Bias-corrected: (0.1 * 0.9 * 1 + 0.1 * 3) / (1 - 0.81).
+        let plan = q.plan().unwrap();
+        let ranges = &plan.quantization.as_ref().unwrap().activations.ranges;
+        assert_eq!(ranges[&query], ranges[&value]);
+        assert!((ranges[&query][1] - 0.39 / 0.19).abs() < 1e-5 && ranges[&query][0] == -1.0, "{ranges:?}");
+        plan.check().unwrap();
+        // Evaluation changes nothing, and cuts off what lies beyond.
+        let frozen = q.frozen();
+        let x = Tensor::<2>::from_floats([[50.0, 0.0]], &device);
+        assert!((numbers(frozen.input(&query, x, None))[0] - 0.39 / 0.19).abs() < 1e-5);
+        assert_eq!(frozen.plan().unwrap(), plan);
+        // A checkpoint goes back to the same.
+        let again = FakeQuantization::new(&rounding, &a, &device).unwrap();
+        again.recall(&q.memory().unwrap()).unwrap();
+        assert_eq!(again.plan().unwrap(), plan);
+        again.recall(&serde_json::Value::Null).unwrap();
+        assert!(again.plan().unwrap().quantization.unwrap().activations.ranges.is_empty());
     }
 }

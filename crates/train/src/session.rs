@@ -3,8 +3,9 @@
 use crate::checkpoint::Work;
 use crate::log::{self, Line};
 use crate::objective::Objective;
+use crate::prepare::Store;
 use crate::trainer::{Event, Judge, TrainOptions, Watch, train};
-use crate::{BurnExecutor, FakeQuantization, Parameters, Prepared, RunSummary, Summary, curve};
+use crate::{BurnExecutor, FakeQuantization, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{Error, Model, Tokenizer, Weights};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Tokens that are evaluated together.
 const EVALUATION_TOKENS: usize = 4096;
+/// The file of the plan.
+const PLAN: &str = "sparing.json";
 
 /// Where the result goes, and what to do with what is there.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +71,7 @@ pub(crate) struct Session<'a> {
     pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) dev: Option<&'a Dataset>,
     pub(crate) max_tokens: Option<usize>,
-    pub(crate) quantization: Option<FakeQuantization>,
+    pub(crate) quantization: Option<&'a FakeQuantization>,
     pub(crate) place: &'a Place,
     pub(crate) seeds: usize,
     pub(crate) title: String,
@@ -130,15 +133,22 @@ impl Session<'_> {
             return Ok(None);
         }
         let kept = finish.state.best.map_or(finish.state.step, |b| b.step);
+        let mut plan = self.plan()?;
         if finish.state.best.is_some() {
             let best = Weights::open(&work.best())?;
             *parameters = Parameters::from_weights(&best, &parameters.device().clone().without_autodiff())?;
+            // With the ranges of its own time.
+            plan = plan.and(fs::read(work.best().join(PLAN)).ok());
         }
         let lines = log::read(&work.log())?;
         let text = fs::read(work.log()).map_err(|e| Error::new(format!("{}: {e}", work.log().display())))?;
         let picture = curve::svg(&self.title, &lines);
         let target = self.place.model(options.seed, self.seeds);
-        self.write(&target, parameters, &[("train.jsonl", &text), ("loss.svg", picture.as_bytes())])?;
+        let mut extra = vec![("train.jsonl", text.as_slice()), ("loss.svg", picture.as_bytes())];
+        extra.extend(plan.as_ref().map(|plan| (PLAN, plan.as_slice())));
+        let store = |tensors| self.quantization.map_or(Ok(vec![]), |q| q.store(tensors));
+        let store = self.quantization.is_some().then_some(&store as &Store<'_>);
+        self.prepared.write(&target, parameters, &extra, store)?;
         let losses: Vec<f64> =
             lines.iter().filter_map(|l| if let Line::Step { loss, .. } = l { Some(*loss) } else { None }).collect();
         let late = &losses[losses.len() - losses.len().div_ceil(10)..];
@@ -168,14 +178,13 @@ impl Session<'_> {
         Ok(Some(summary))
     }
 
-    /// Writes the model; a quantized one with its plan, so that the engine runs what was trained.
-    fn write(&self, target: &Path, parameters: &Parameters, extra: &[(&str, &[u8])]) -> Result<(), Error> {
-        let mut extra = extra.to_vec();
-        let plan = self.quantization.as_ref().map(FakeQuantization::plan);
-        if let Some(plan) = &plan {
-            extra.push(("sparing.json", plan.as_bytes()));
-        }
-        self.prepared.write(target, parameters, &extra)
+    /// `sparing.json` of a quantized model as it is now, so that the engine runs what was trained.
+    fn plan(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(quantization) = self.quantization else { return Ok(None) };
+        let mut text =
+            serde_json::to_vec_pretty(&quantization.plan()?).map_err(|e| Error::new(format!("{PLAN}: {e}")))?;
+        text.push(b'\n');
+        Ok(Some(text))
     }
 
     /// Scores a directory with the engine: the artefact itself. `None` if it was asked to stop.
@@ -195,6 +204,11 @@ impl Session<'_> {
             report => Ok(Some(report?.values)),
         }
     }
+}
+
+/// What a checkpoint says of rounding: nothing where there is none.
+pub(crate) fn subject(rounding: Option<&Rounding>) -> String {
+    rounding.map(|r| format!(", {r:?}")).unwrap_or_default()
 }
 
 /// Names a few tensors that begin fresh.
@@ -217,7 +231,7 @@ impl Judge for DevJudge<'_> {
         let architecture = &self.session.prepared.architecture;
         let mut executor = BurnExecutor::new(architecture, parameters).with_bf16(self.bf16);
         if let Some(quantization) = self.session.quantization {
-            executor = executor.with_hook(Box::new(quantization));
+            executor = executor.with_hook(Box::new(quantization.frozen()));
         }
         // Intervals are drawn once, at the end.
         let bootstrap = Bootstrap { resamples: 0, ..Bootstrap::default() };
@@ -238,6 +252,9 @@ impl Judge for DevJudge<'_> {
     }
 
     fn keep(&mut self, parameters: &Parameters) -> Result<(), Error> {
-        self.session.write(&self.work.best(), parameters, &[])
+        // In floats: what is kept may still be compared with what was trained.
+        let plan = self.session.plan()?;
+        let extra: Vec<(&str, &[u8])> = plan.iter().map(|plan| (PLAN, plan.as_slice())).collect();
+        self.session.prepared.write(&self.work.best(), parameters, &extra, None)
     }
 }

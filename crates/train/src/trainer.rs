@@ -153,6 +153,13 @@ pub fn train(
     let restored = work.restore(&fingerprint, parameters, &mut optimizer)?;
     let resumed = restored.is_some();
     let mut state = restored.unwrap_or(State { options: fingerprint, ..State::default() });
+    if let Some(hook) = objective.hook() {
+        hook.recall(&state.memory)?;
+    }
+    let save = |state: &mut State, parameters: &Parameters, optimizer: &AdamW| {
+        state.memory = objective.hook().map_or(Ok(serde_json::Value::Null), |hook| hook.memory())?;
+        work.save(state, parameters, optimizer)
+    };
     let mut run = Run::new(objective, options, work, &state)?;
     if resumed {
         watch(&Event::Resumed { step: state.step });
@@ -164,7 +171,7 @@ pub fn train(
         {
             run.flush(&mut state)?;
             let Some(metrics) = judge.evaluate(parameters, watch)? else {
-                work.save(&state, parameters, &optimizer)?;
+                save(&mut state, parameters, &optimizer)?;
                 break false;
             };
             if run.judged(&mut state, &metrics)? {
@@ -177,14 +184,14 @@ pub fn train(
             // What comes after training can be killed too; a short way back costs less than a checkpoint.
             if saved.0.elapsed().as_secs_f64() > WORTH_SAVING {
                 run.flush(&mut state)?;
-                work.save(&state, parameters, &optimizer)?;
+                save(&mut state, parameters, &optimizer)?;
             }
             break true;
         }
         let by_steps = options.checkpoint_steps.is_some_and(|n| state.step >= saved.1 + n.max(1));
         if by_steps || saved.0.elapsed().as_secs_f64() > 60.0 * options.checkpoint_minutes {
             run.flush(&mut state)?;
-            work.save(&state, parameters, &optimizer)?;
+            save(&mut state, parameters, &optimizer)?;
             saved = (Instant::now(), state.step);
         }
         run.update(&mut state, parameters, &mut optimizer)?;
@@ -194,7 +201,7 @@ pub fn train(
         let event = Event::Step { step: state.step, total: run.total, loss: run.loss, speed: run.speed() };
         if !watch(&event) {
             run.flush(&mut state)?;
-            work.save(&state, parameters, &optimizer)?;
+            save(&mut state, parameters, &optimizer)?;
             break false;
         }
     };

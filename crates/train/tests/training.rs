@@ -33,7 +33,7 @@ fn finetune(folder: &Path, data: &Dataset, options: TrainOptions, seeds: Vec<u64
         options,
         seeds,
         max_tokens: Some(32),
-        quantization: bits.map(|b| FakeQuantization::new(b, 8).unwrap()),
+        quantization: bits.map(Rounding::new),
         device: Device::flex(),
         place: place(folder),
     };

@@ -1,9 +1,11 @@
 //! Options that all trainings share.
 
 use crate::args::positive;
+use crate::bits;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use sparing_train::{AdamOptions, Curve, FakeQuantization, Place, Schedule, TrainOptions, Warmup};
+use sparing_model::Bits;
+use sparing_train::{AdamOptions, Curve, Place, Rounding, Schedule, TrainOptions, Warmup};
 use std::path::PathBuf;
 
 /// Where the result goes.
@@ -194,17 +196,36 @@ impl HowArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Quantization-aware training")]
 pub struct QuantizeArgs {
-    /// Round weights to this many bits on the way forward (4 to 8); the result runs in int8
-    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(4..=8))]
-    pub bits: Option<u32>,
+    /// Round weights on the way forward: one number of bits, or embeddings=4,attention=8,ffn=6,head=8; parts that are not
+    /// named stay f32. The result is stored in these bits and runs in int8
+    #[arg(long, value_name = "BITS", value_parser = bits::parse)]
+    pub bits: Option<Bits>,
 
-    /// Round activations to this many bits, per token as the engine does
-    #[arg(long, value_name = "BITS", default_value_t = 8, requires = "bits", value_parser = clap::value_parser!(u32).range(4..=8))]
+    /// How what linear maps read is rounded, in training and in the engine
+    #[arg(long, value_enum, value_name = "HOW", default_value = "token", requires = "bits")]
+    pub activations: ActivationsArg,
+
+    /// Round it to this many bits
+    #[arg(long, value_name = "BITS", default_value_t = 8, requires = "bits", value_parser = clap::value_parser!(u32).range(2..=8))]
     pub activation_bits: u32,
+
+    /// With --activations static: the share that a moving average keeps of itself at every update
+    #[arg(long, value_name = "X", default_value_t = 0.9999, requires = "bits")]
+    pub activation_decay: f64,
+}
+
+/// How what linear maps read is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActivationsArg {
+    /// Over each token's own range
+    Token,
+    /// Over one range per linear map, a moving average over the training
+    Static,
 }
 
 impl QuantizeArgs {
-    pub fn quantization(&self) -> Result<Option<FakeQuantization>, Failure> {
-        Ok(self.bits.map(|bits| FakeQuantization::new(bits, self.activation_bits)).transpose()?)
+    pub fn rounding(&self) -> Option<Rounding> {
+        let decay = (self.activations == ActivationsArg::Static).then_some(self.activation_decay);
+        Some(Rounding { bits: self.bits?, activation_bits: self.activation_bits, decay })
     }
 }

@@ -182,7 +182,7 @@ pub fn distill(args: &DistillArgs) -> Result<(), Failure> {
         options,
         seeds: args.how.seed.clone(),
         max_tokens: Some(args.how.max_tokens),
-        quantization: args.quantize.quantization()?,
+        quantization: args.quantize.rounding(),
         device,
         place: args.out.place(),
     };

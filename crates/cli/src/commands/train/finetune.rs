@@ -101,7 +101,6 @@ impl DataArgs {
 pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
     let options = args.how.options()?;
     let device = device(&args.how.device)?;
-    let quantization = args.quantize.quantization()?;
     let (train, dev) = args.data.read()?;
     let model = load::open(&args.model, Some(HeadArg::Hidden))?;
     let job = Finetune {
@@ -111,7 +110,7 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
         options,
         seeds: args.how.seed.clone(),
         max_tokens: Some(args.how.max_tokens),
-        quantization,
+        quantization: args.quantize.rounding(),
         device,
         place: args.out.place(),
     };

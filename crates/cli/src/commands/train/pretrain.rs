@@ -87,7 +87,7 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
         options,
         seeds: args.how.seed.clone(),
         max_tokens: args.how.max_tokens,
-        quantization: args.quantize.quantization()?,
+        quantization: args.quantize.rounding(),
         device,
         place: args.out.place(),
     };
