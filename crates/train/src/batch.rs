@@ -3,6 +3,11 @@
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use sparing_model::Sequence;
 
+/// The type of every token of a sequence; 0 where none is given.
+fn types_of(sequence: &Sequence) -> Vec<u32> {
+    (0..sequence.ids.len()).map(|i| sequence.types.get(i).copied().unwrap_or(0)).collect()
+}
+
 /// Sequences padded to a common length on a device.
 #[derive(Clone)]
 pub struct PaddedBatch {
@@ -18,6 +23,8 @@ pub struct PaddedBatch {
     pub length: usize,
     /// The ids on the host, for what depends on a token (Longformer's separators).
     pub(crate) host: Vec<Vec<u32>>,
+    /// The token types on the host, one per token.
+    pub(crate) host_types: Vec<Vec<u32>>,
     /// The largest token type; nothing needs looking up where it is zero.
     pub(crate) most_type: u32,
 }
@@ -50,6 +57,7 @@ impl PaddedBatch {
             lengths: sequences.iter().map(|s| s.ids.len()).collect(),
             length,
             host: sequences.iter().map(|s| s.ids.clone()).collect(),
+            host_types: sequences.iter().map(types_of).collect(),
             most_type: sequences.iter().flat_map(|s| s.types.iter().copied()).max().unwrap_or(0),
         }
     }

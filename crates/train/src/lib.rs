@@ -20,6 +20,7 @@ mod log;
 pub mod losses;
 mod network;
 mod objective;
+mod ops;
 mod optimizer;
 mod parameters;
 mod prepare;

@@ -1,13 +1,15 @@
 //! The parametric architecture, computed with Burn tensors.
 //!
 //! Position-wise steps see rows `[batch * length, width]`; only attention knows where sequences begin. Padding is
-//! computed along and never looked at.
+//! computed along and never looked at. On the CPU the steps are operations of our own ([`crate::ops`]), and where nothing
+//! forbids it there is no padding (`packed.rs`).
 
 mod attention;
 mod embeddings;
 mod head;
 mod layer;
 mod mask;
+mod packed;
 mod pass;
 mod relative;
 
@@ -19,6 +21,7 @@ use sparing_model::{Architecture, Error};
 /// A network: the architecture to walk. Holds no numbers.
 pub struct Network {
     architecture: Architecture,
+    reference: bool,
 }
 
 /// How a forward pass runs.
@@ -84,8 +87,6 @@ pub struct Capture {
 pub struct Forward {
     /// What the head computes, before any softmax: sequence heads `[batch, 1, outputs]`, token heads `[batch, length, outputs]`.
     pub output: Tensor<3>,
-    /// The last hidden state `[batch, length, hidden]`, after the final norm.
-    pub last: Tensor<3>,
     /// With [`Capture::hidden`]: embedding output, then each layer's, `[batch, length, hidden]`.
     pub hidden: Vec<Tensor<3>>,
     /// With [`Capture::attention`]: `[batch, heads, length, length]` per layer.
@@ -94,7 +95,7 @@ pub struct Forward {
 
 /// What a forward pass without a head returns.
 pub struct Encoded {
-    /// As [`Forward::last`].
+    /// The last hidden state `[batch, length, hidden]`, after the final norm.
     pub last: Tensor<3>,
     /// As [`Forward::hidden`].
     pub hidden: Vec<Tensor<3>>,
@@ -105,7 +106,13 @@ pub struct Encoded {
 impl Network {
     /// A network for this architecture.
     pub fn new(architecture: &Architecture) -> Network {
-        Network { architecture: architecture.clone() }
+        Network { architecture: architecture.clone(), reference: false }
+    }
+
+    /// The same, computed with Burn's own operations on every device: slow on the CPU, and what the fast ones are compared
+    /// with.
+    pub fn reference(architecture: &Architecture) -> Network {
+        Network { reference: true, ..Network::new(architecture) }
     }
 
     /// The architecture.
@@ -126,10 +133,7 @@ impl Network {
         mode: Mode,
         hook: Option<&dyn LinearHook>,
     ) -> Result<Forward, Error> {
-        let mut pass = Pass::new(&self.architecture, parameters, batch, mode, hook);
-        let Encoded { last, hidden, attention } = pass.encode()?;
-        let output = pass.head(last.clone())?;
-        Ok(Forward { output, last, hidden, attention })
+        self.pass(parameters, batch, mode, hook).forward()
     }
 
     /// Runs a batch up to the last hidden state, for those who want the head on some rows only ([`Network::head`]).
@@ -140,7 +144,17 @@ impl Network {
         mode: Mode,
         hook: Option<&dyn LinearHook>,
     ) -> Result<Encoded, Error> {
-        Pass::new(&self.architecture, parameters, batch, mode, hook).encode()
+        self.pass(parameters, batch, mode, hook).encode()
+    }
+
+    fn pass<'a>(
+        &'a self,
+        parameters: &'a Parameters,
+        batch: &'a PaddedBatch,
+        mode: Mode,
+        hook: Option<&'a dyn LinearHook>,
+    ) -> Pass<'a> {
+        Pass::new(&self.architecture, parameters, batch, mode, hook, self.reference)
     }
 
     /// The head's stages on chosen rows of the last hidden state: `[rows, hidden]` to `[rows, outputs]`. For heads that
@@ -154,6 +168,6 @@ impl Network {
         mode: Mode,
         hook: Option<&dyn LinearHook>,
     ) -> Result<Tensor<2>, Error> {
-        Pass::new(&self.architecture, parameters, batch, mode, hook).stages(rows, false)
+        self.pass(parameters, batch, mode, hook).stages(rows, false)
     }
 }

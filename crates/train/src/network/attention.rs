@@ -1,9 +1,13 @@
 //! Multi-head attention: dense, whatever is masked.
 
+use super::packed::Chosen;
 use super::pass::Pass;
+use crate::ops;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Tensor, TensorData};
+use sparing_kernels::attention::Span;
 use sparing_model::{Attention, AttentionPosition, Error, Linear, Window};
+use std::sync::Arc;
 
 /// What a layer's projections read, rows of all tokens.
 pub(super) struct Sources {
@@ -21,11 +25,17 @@ impl Pass<'_> {
         &mut self,
         attention: &Attention,
         sources: Sources,
+        chosen: Option<&Chosen>,
         captured: &mut Vec<Tensor<4>>,
     ) -> Result<Tensor<2>, Error> {
         let Sources { query_key, value, shared, hidden } = sources;
         let query_key = self.input(&attention.query, query_key, true);
         let value = if shared { query_key.clone() } else { self.input(&attention.value, value, true) };
+        if let Some(packed) = &self.packed {
+            let spans = chosen.map_or(&packed.spans, |chosen| &chosen.spans).clone();
+            let queries = chosen.map(|chosen| ops::gather(query_key.clone(), chosen.rows.clone()));
+            return self.packed_attention(attention, query_key, queries, value, shared, spans);
+        }
         let query = self.product(&attention.query, query_key.clone())?;
         let key = self.heads(attention, self.product(&attention.key, query_key)?);
         let value = self.heads(attention, self.product(&attention.value, value)?);
@@ -65,6 +75,29 @@ impl Pass<'_> {
         }
         let (rows, width) = (self.batch.count() * self.batch.length, attention.heads * attention.head_width);
         Ok(self.wide(context.swap_dims(1, 2).reshape([rows, width])))
+    }
+
+    /// The same on packed rows; `queries` where they are of fewer rows than keys.
+    fn packed_attention(
+        &self,
+        attention: &Attention,
+        query_key: Tensor<2>,
+        queries: Option<Tensor<2>>,
+        value: Tensor<2>,
+        shared: bool,
+        spans: Arc<[Span]>,
+    ) -> Result<Tensor<2>, Error> {
+        let stacked = if shared {
+            let [query, key, value] = [&attention.query, &attention.key, &attention.value].map(|map| self.weights(map));
+            ops::projections(query_key, queries, [query?, key?, value?])
+        } else {
+            let query = self.product(&attention.query, queries.unwrap_or_else(|| query_key.clone()))?;
+            let key = self.product(&attention.key, query_key)?;
+            Tensor::cat(vec![query, key, self.product(&attention.value, value)?], 0)
+        };
+        let Attention { heads, head_width, scale, causal, .. } = *attention;
+        let heads = ops::Heads { heads, head_width, scale, causal };
+        Ok(ops::attention(stacked, heads, spans, self.next_dropout()))
     }
 
     /// `[batch * length, heads * head_width]` to `[batch, heads, length, head_width]`.

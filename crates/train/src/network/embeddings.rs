@@ -15,14 +15,25 @@ impl Pass<'_> {
         if e.trigram {
             x = self.trigram(x.reshape([count, length, e.width])).reshape([count * length, 3 * e.width]);
         }
+        self.embedded(x, &|types, x| self.add_types(types, x), &|positions, x| self.add_positions(positions, x))
+    }
+
+    /// From words to the first hidden state, given how to add token types and positions.
+    pub(super) fn embedded(
+        &self,
+        mut x: Tensor<2>,
+        add_types: &dyn Fn(&TokenTypeTable, Tensor<2>) -> Result<Tensor<2>, Error>,
+        add_positions: &dyn Fn(&PositionTable, Tensor<2>) -> Result<Tensor<2>, Error>,
+    ) -> Result<Tensor<2>, Error> {
+        let e = &self.architecture.embeddings;
         if let (Some(projection), ProjectionPlace::BeforeSum) = (&e.projection, e.projection_place) {
             x = self.linear(projection, x)?;
         }
         if let Some(types) = &e.token_types {
-            x = self.add_types(types, x)?;
+            x = add_types(types, x)?;
         }
         if let Some(positions) = &e.positions {
-            x = self.add_positions(positions, x)?;
+            x = add_positions(positions, x)?;
         }
         if let Some(norm) = &e.norm {
             x = self.norm(norm, x)?;

@@ -1,6 +1,6 @@
 //! From the last hidden state to the answers.
 
-use super::pass::{Pass, activate};
+use super::pass::Pass;
 use burn::tensor::{Int, Tensor, TensorData};
 use sparing_model::{Error, HeadKind, HeadRows};
 
@@ -55,7 +55,7 @@ impl Pass<'_> {
                 let input = self.input(linear, rows, all);
                 rows = self.wide(self.product(linear, input)?);
             }
-            rows = activate(stage.activation, rows);
+            rows = self.activate(stage.activation, rows);
             if let Some(norm) = &stage.norm {
                 rows = self.norm(norm, rows)?;
             }

@@ -1,16 +1,20 @@
 //! One layer: attention, feed-forward blocks, residuals and norms, inside a bottleneck where there is one.
 
 use super::attention::Sources;
-use super::pass::{Pass, activate};
+use super::packed::Chosen;
+use super::pass::{Pass, kernel};
+use crate::ops;
 use burn::tensor::Tensor;
-use sparing_model::{Error, Ffn, Layer, NormedLinear, Source};
+use sparing_model::{Error, Ffn, Layer, Linear, Norm, NormKind, NormedLinear, Source};
 
 impl Pass<'_> {
-    /// `[batch * length, hidden]` to the same. Attention probabilities are kept if they are captured.
+    /// `[batch * length, hidden]` to the same. Attention probabilities are kept if they are captured. On packed rows only
+    /// some of them may be asked for.
     pub(super) fn layer(
         &mut self,
         layer: &Layer,
         x: Tensor<2>,
+        chosen: Option<&Chosen>,
         captured: &mut Vec<Tensor<4>>,
     ) -> Result<Tensor<2>, Error> {
         let hidden = if layer.norm_first { self.norm(&layer.attention_norm, x.clone())? } else { x.clone() };
@@ -20,41 +24,67 @@ impl Pass<'_> {
             Some(b) => {
                 let narrow = self.normed(&b.input, hidden.clone())?;
                 let shared = b.shared.as_ref().map(|map| self.normed(map, hidden.clone())).transpose()?;
-                let pick = |source| match source {
+                let of = |source| match source {
                     Source::Hidden => hidden.clone(),
                     Source::Narrow => narrow.clone(),
                     Source::Shared => shared.clone().unwrap_or_else(|| hidden.clone()),
                 };
-                let (query_key, value) = (pick(b.query_key_from), pick(b.value_from));
+                let (query_key, value) = (of(b.query_key_from), of(b.value_from));
                 let shared = b.query_key_from == b.value_from;
                 (narrow.clone(), Sources { query_key, value, shared, hidden: hidden.clone() })
             }
         };
-        let context = self.attention(&layer.attention, sources, captured)?;
-        let mut at = self.residual(&layer.attention.output, context, stream)?;
-        if !layer.norm_first {
-            at = self.norm(&layer.attention_norm, at)?;
-        }
+        // From here on only the rows that are asked for.
+        let pick = |rows: Tensor<2>| match chosen {
+            Some(chosen) => ops::gather(rows, chosen.rows.clone()),
+            None => rows,
+        };
+        let (x, stream) = (pick(x), pick(stream));
+        let context = self.attention(&layer.attention, sources, chosen, captured)?;
+        let norm = (!layer.norm_first).then_some(&layer.attention_norm);
+        let mut at = self.residual(&layer.attention.output, context, stream, norm)?;
         for ffn in &layer.ffns {
             at = self.ffn(ffn, layer.norm_first, at)?;
         }
         if let Some(b) = &layer.bottleneck {
-            let sum = self.residual(&b.output.linear, at, x)?;
-            at = self.norm(&b.output.norm, sum)?;
+            at = self.residual(&b.output.linear, at, x, Some(&b.output.norm))?;
         }
         Ok(at)
     }
 
     fn ffn(&self, ffn: &Ffn, norm_first: bool, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let input = if norm_first { self.norm(&ffn.norm, x.clone())? } else { x.clone() };
-        let inner = activate(ffn.activation, self.linear(&ffn.up, input)?);
-        let sum = self.residual(&ffn.down, inner, x)?;
-        if norm_first { Ok(sum) } else { self.norm(&ffn.norm, sum) }
+        let norm = (!norm_first).then_some(&ffn.norm);
+        // A hook wants to see what goes into the second map.
+        if self.host && !self.hooked() {
+            let (up, down) = (self.parameters.linear(&ffn.up)?, self.parameters.linear(&ffn.down)?);
+            return self.add(ops::feed_forward(input, up, kernel(ffn.activation), down), x, norm);
+        }
+        let inner = self.activate(ffn.activation, self.linear(&ffn.up, input)?);
+        self.residual(&ffn.down, inner, x, norm)
     }
 
-    /// `dropout(linear(rows)) + stream`.
-    fn residual(&self, linear: &sparing_model::Linear, rows: Tensor<2>, stream: Tensor<2>) -> Result<Tensor<2>, Error> {
-        Ok(self.dropout(self.linear(linear, rows)?) + stream)
+    /// `norm(dropout(linear(rows)) + stream)`.
+    fn residual(
+        &self,
+        linear: &Linear,
+        rows: Tensor<2>,
+        stream: Tensor<2>,
+        norm: Option<&Norm>,
+    ) -> Result<Tensor<2>, Error> {
+        self.add(self.linear(linear, rows)?, stream, norm)
+    }
+
+    /// `norm(dropout(rows) + stream)`.
+    fn add(&self, rows: Tensor<2>, stream: Tensor<2>, norm: Option<&Norm>) -> Result<Tensor<2>, Error> {
+        match norm {
+            Some(norm) if self.host && norm.kind == NormKind::Layer => {
+                let (weight, bias) = (self.get(&norm.weight)?, self.get(&norm.bias)?);
+                Ok(ops::norm(rows, self.next_dropout(), Some(stream), weight, bias, norm.eps))
+            }
+            Some(norm) => self.norm(norm, self.dropout(rows) + stream),
+            None => Ok(self.dropout(rows) + stream),
+        }
     }
 
     fn normed(&self, map: &NormedLinear, rows: Tensor<2>) -> Result<Tensor<2>, Error> {

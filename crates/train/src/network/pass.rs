@@ -1,12 +1,18 @@
 //! One forward pass: what it reads, and the steps that every part shares.
 
 use super::mask::Masks;
+use super::packed::Packed;
 use super::relative::Positions;
-use super::{Encoded, LinearHook, Mode};
+use super::{Capture, Encoded, Forward, LinearHook, Mode};
+use crate::ops;
+use crate::random::Random;
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::module::layer_norm;
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor, activation};
+use sparing_kernels::training::Dropout;
 use sparing_model::{Activation, Architecture, Error, Linear, Norm, NormKind};
+use std::cell::Cell;
+use std::sync::Arc;
 
 /// A forward pass under way.
 pub(super) struct Pass<'a> {
@@ -19,6 +25,12 @@ pub(super) struct Pass<'a> {
     real: Option<Tensor<2, Bool>>,
     /// Where constants go: outside of autodiff.
     pub(super) device: Device,
+    /// The numbers are in the host's memory: our own operations apply.
+    pub(super) host: bool,
+    /// Where rows are, if there is no padding between them.
+    pub(super) packed: Option<Arc<Packed>>,
+    /// Seed of the last dropout on the host.
+    seed: Cell<Option<u64>>,
     pub(super) masks: Masks,
     pub(super) positions: Positions,
 }
@@ -30,17 +42,36 @@ impl<'a> Pass<'a> {
         batch: &'a PaddedBatch,
         mode: Mode,
         hook: Option<&'a dyn LinearHook>,
+        reference: bool,
     ) -> Self {
         let rows = batch.count() * batch.length;
-        let real = hook.map(|_| batch.mask.clone().reshape([rows, 1]));
         let device = parameters.device().clone().without_autodiff();
+        let host = !reference && !mode.bf16 && ops::on_host(&device);
+        let whole = mode.capture == Capture::default() && Packed::fits(architecture);
+        let packed = (host && whole).then(|| Arc::new(Packed::new(batch)));
+        let real = hook.filter(|_| packed.is_none()).map(|_| batch.mask.clone().reshape([rows, 1]));
+        let seed = Cell::new(None);
         let (masks, positions) = (Masks::default(), Positions::default());
-        Pass { architecture, parameters, batch, mode, hook, real, device, masks, positions }
+        Pass { architecture, parameters, batch, mode, hook, real, device, host, packed, seed, masks, positions }
+    }
+
+    /// Token ids to the head's result.
+    pub(super) fn forward(&mut self) -> Result<Forward, Error> {
+        if let Some(packed) = self.packed.clone() {
+            self.check()?;
+            return Ok(Forward { output: self.forward_packed(&packed)?, hidden: vec![], attention: vec![] });
+        }
+        let Encoded { last, hidden, attention } = self.encode()?;
+        Ok(Forward { output: self.head(last)?, hidden, attention })
     }
 
     /// Token ids to the last hidden state.
     pub(super) fn encode(&mut self) -> Result<Encoded, Error> {
         self.check()?;
+        if let Some(packed) = self.packed.clone() {
+            let rows = self.encode_packed(&packed, false)?;
+            return Ok(Encoded { last: self.padded(&packed, rows), hidden: vec![], attention: vec![] });
+        }
         let (count, length, width) = (self.batch.count(), self.batch.length, self.architecture.hidden);
         let cube = |rows: Tensor<2>| rows.reshape([count, length, width]);
         let (mut hidden, mut attention) = (Vec::new(), Vec::new());
@@ -50,7 +81,7 @@ impl<'a> Pass<'a> {
             if self.mode.capture.hidden {
                 hidden.push(cube(x.clone()));
             }
-            x = self.layer(layer, x, &mut attention)?;
+            x = self.layer(layer, x, None, &mut attention)?;
         }
         if self.mode.capture.hidden {
             hidden.push(cube(x.clone()));
@@ -121,15 +152,29 @@ impl<'a> Pass<'a> {
 
     /// `rows Wᵀ + b`: every linear map of the network is computed here. `rows` come from [`Pass::input`].
     pub(super) fn product(&self, linear: &Linear, rows: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let (mut weight, bias) = self.parameters.linear(linear)?;
-        if let Some(hook) = self.hook {
-            weight = hook.weight(&linear.weight.name(), weight);
+        let (weight, bias) = self.weights(linear)?;
+        if self.host {
+            return Ok(ops::linear(rows, weight, bias));
         }
         let product = rows.matmul(self.narrow(weight).transpose());
         Ok(match bias {
             Some(bias) => product + self.narrow(bias),
             None => product,
         })
+    }
+
+    /// The matrix `[outputs, inputs]` that a map multiplies with, and its bias.
+    pub(super) fn weights(&self, linear: &Linear) -> Result<(Tensor<2>, Option<Tensor<2>>), Error> {
+        let (weight, bias) = self.parameters.linear(linear)?;
+        Ok(match self.hook {
+            Some(hook) => (hook.weight(&linear.weight.name(), weight), bias),
+            None => (weight, bias),
+        })
+    }
+
+    /// Whether somebody looks at every linear map.
+    pub(super) fn hooked(&self) -> bool {
+        self.hook.is_some()
     }
 
     /// A linear map of rows of all tokens, f32 to f32.
@@ -141,6 +186,7 @@ impl<'a> Pass<'a> {
     pub(super) fn norm(&self, norm: &Norm, rows: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (weight, bias) = (self.get(&norm.weight)?, self.get(&norm.bias)?);
         Ok(match norm.kind {
+            NormKind::Layer if self.host => ops::norm(rows, None, None, weight, bias, norm.eps),
             NormKind::Layer => {
                 let (weight, bias) = (weight.reshape([norm.width]), bias.reshape([norm.width]));
                 layer_norm(rows, weight, Some(bias), f64::from(norm.eps))
@@ -155,21 +201,59 @@ impl<'a> Pass<'a> {
         if dropped <= 0.0 {
             return x;
         }
+        if let Some(dropout) = self.next_dropout() {
+            let shape = x.shape();
+            let width = shape[D - 1];
+            let rows = shape.num_elements() / width;
+            return ops::drop(x.reshape([rows, width]), dropout).reshape(shape);
+        }
         let keep = 1.0 - dropped;
         let kept = Tensor::random(x.shape(), Distribution::Bernoulli(keep), (&self.device, x.dtype()));
         // The scale goes to the mask, which has no gradient.
         x * (kept * (1.0 / keep))
     }
+
+    /// What the next dropout of this pass drops, where our own operations apply; `None` without dropout.
+    pub(super) fn next_dropout(&self) -> Option<Dropout> {
+        if !self.host || self.mode.dropout <= 0.0 {
+            return None;
+        }
+        // Seeded by the device's generator, as dropout is elsewhere: whoever seeds the device gets the same again.
+        let seed = self.seed.get().unwrap_or_else(|| self.drawn_seed()).wrapping_add(1);
+        self.seed.set(Some(seed));
+        Some(Dropout::new(Random::new(seed).bits(), self.mode.dropout))
+    }
+
+    /// A number from the device's generator.
+    fn drawn_seed(&self) -> u64 {
+        let parts = Tensor::<1>::random([4], Distribution::Uniform(0.0, 65536.0), &self.device);
+        let parts = parts.try_into_vec_as::<f32>().unwrap_or_default();
+        parts.iter().fold(0, |seed, part| (seed << 16) | (*part as u64 & 0xffff))
+    }
+
+    /// A non-linearity, element by element.
+    pub(super) fn activate(&self, kind: Activation, x: Tensor<2>) -> Tensor<2> {
+        match kind {
+            Activation::Identity => x,
+            _ if self.host => ops::activate(x, kernel(kind)),
+            Activation::Gelu => activation::gelu(x),
+            Activation::GeluTanh => activation::gelu_approximate(x),
+            Activation::Relu => activation::relu(x),
+            Activation::Tanh => activation::tanh(x),
+            Activation::Silu => activation::silu(x),
+        }
+    }
 }
 
-/// A non-linearity, element by element.
-pub(super) fn activate(kind: Activation, x: Tensor<2>) -> Tensor<2> {
+/// The kernels' name of a non-linearity.
+pub(super) fn kernel(kind: Activation) -> sparing_kernels::Activation {
+    use sparing_kernels::Activation as Kernel;
     match kind {
-        Activation::Identity => x,
-        Activation::Gelu => activation::gelu(x),
-        Activation::GeluTanh => activation::gelu_approximate(x),
-        Activation::Relu => activation::relu(x),
-        Activation::Tanh => activation::tanh(x),
-        Activation::Silu => activation::silu(x),
+        Activation::Identity => Kernel::Identity,
+        Activation::Gelu => Kernel::Gelu,
+        Activation::GeluTanh => Kernel::GeluTanh,
+        Activation::Relu => Kernel::Relu,
+        Activation::Tanh => Kernel::Tanh,
+        Activation::Silu => Kernel::Silu,
     }
 }

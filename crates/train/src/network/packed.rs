@@ -1,0 +1,134 @@
+//! Batches without padding, for the CPU: the rows of all sequences stand end to end.
+//!
+//! Used where every layer's attention is plain and nothing is captured. The last layer then computes only the rows the head
+//! reads, as the engine does.
+
+use super::pass::Pass;
+use crate::ops;
+use burn::tensor::Tensor;
+use sparing_kernels::attention::Span;
+use sparing_model::{Architecture, AttentionPosition, Error, HeadRows};
+use std::sync::Arc;
+
+/// Where the rows of a batch are.
+pub(super) struct Packed {
+    /// Each sequence's rows.
+    pub(super) spans: Arc<[Span]>,
+    ids: Arc<[usize]>,
+    types: Arc<[usize]>,
+    /// Place of each row in its sequence.
+    positions: Arc<[usize]>,
+    /// Place of each row among padded ones.
+    places: Arc<[usize]>,
+}
+
+impl Packed {
+    /// Whether this network can be computed on packed rows.
+    pub(super) fn fits(architecture: &Architecture) -> bool {
+        let plain = |layer: &sparing_model::Layer| {
+            matches!(layer.attention.position, AttentionPosition::None) && layer.attention.window.is_none()
+        };
+        !architecture.embeddings.trigram && architecture.layers.iter().all(plain)
+    }
+
+    pub(super) fn new(batch: &crate::PaddedBatch) -> Packed {
+        let mut spans = Vec::with_capacity(batch.count());
+        let (mut positions, mut places) = (Vec::new(), Vec::new());
+        for (number, &length) in batch.lengths.iter().enumerate() {
+            let rows = positions.len()..positions.len() + length;
+            spans.push(Span { queries: rows.clone(), keys: rows, ..Span::default() });
+            positions.extend(0..length);
+            places.extend((0..length).map(|row| batch.row(number, row)));
+        }
+        Packed {
+            spans: spans.into(),
+            ids: batch.host.iter().flatten().map(|id| *id as usize).collect(),
+            types: batch.host_types.iter().flatten().map(|kind| *kind as usize).collect(),
+            positions: positions.into(),
+            places: places.into(),
+        }
+    }
+
+    /// The row of each sequence that the head reads, where it reads one.
+    fn head_rows(&self, rows: HeadRows) -> Option<Arc<[usize]>> {
+        match rows {
+            HeadRows::First => Some(self.spans.iter().map(|s| s.keys.start).collect()),
+            HeadRows::Last => Some(self.spans.iter().map(|s| s.keys.end - 1).collect()),
+            HeadRows::All | HeadRows::Mean | HeadRows::Max => None,
+        }
+    }
+}
+
+/// Rows of the last layer that are asked for: their places among all rows, and spans in which each is a query.
+#[derive(Clone)]
+pub(super) struct Chosen {
+    pub(super) rows: Arc<[usize]>,
+    pub(super) spans: Arc<[Span]>,
+}
+
+impl Pass<'_> {
+    /// What a table's rows add up to: `[rows, width]`.
+    pub(super) fn packed_embeddings(&self, packed: &Packed) -> Result<Tensor<2>, Error> {
+        let e = &self.architecture.embeddings;
+        let words = self.looked_up(&e.word, ops::gather(self.get(&e.word)?, packed.ids.clone()));
+        self.embedded(
+            words,
+            &|types, x| {
+                let table = self.looked_up(&types.name, self.get(&types.name)?);
+                Ok(x + ops::gather(table, packed.types.clone()))
+            },
+            &|positions, x| {
+                let at = packed.positions.iter().map(|position| positions.offset + position).collect();
+                let rows = ops::gather(self.get(&positions.name)?, at);
+                Ok(x + self.looked_up(&positions.name, rows))
+            },
+        )
+    }
+
+    /// Token ids to what the head reads: the rows it reads where it reads one per sequence, else all.
+    pub(super) fn encode_packed(&mut self, packed: &Packed, economise: bool) -> Result<Tensor<2>, Error> {
+        let chosen = packed.head_rows(self.architecture.head.rows).filter(|_| economise).map(|rows| {
+            let spans = packed.spans.iter().enumerate();
+            // The only query of a causal sequence is its last one, which is where a query alone is taken to stand.
+            let spans = spans.map(|(i, s)| Span { queries: i..i + 1, keys: s.keys.clone(), ..Span::default() });
+            Chosen { rows, spans: spans.collect() }
+        });
+        let mut x = self.packed_embeddings(packed)?;
+        let architecture = self.architecture;
+        let last = architecture.layers.len().saturating_sub(1);
+        for (number, layer) in architecture.layers.iter().enumerate() {
+            let chosen = chosen.as_ref().filter(|_| number == last);
+            x = self.layer(layer, x, chosen, &mut Vec::new())?;
+        }
+        if let (Some(chosen), true) = (chosen, architecture.layers.is_empty()) {
+            x = ops::gather(x, chosen.rows);
+        }
+        match &architecture.final_norm {
+            Some(norm) => self.norm(norm, x),
+            None => Ok(x),
+        }
+    }
+
+    /// Packed rows with padding between them: `[batch, length, width]`, zeros where padded.
+    pub(super) fn padded(&self, packed: &Packed, rows: Tensor<2>) -> Tensor<3> {
+        let (count, length, width) = (self.batch.count(), self.batch.length, rows.dims()[1]);
+        ops::spread(rows, packed.places.clone(), count * length).reshape([count, length, width])
+    }
+
+    /// Token ids to the head's result, `[batch, 1 or length, outputs]`.
+    pub(super) fn forward_packed(&mut self, packed: &Packed) -> Result<Tensor<3>, Error> {
+        let rows = self.encode_packed(packed, true)?;
+        match self.architecture.head.rows {
+            HeadRows::First | HeadRows::Last => {
+                let out = self.stages(rows, false)?;
+                let [count, outputs] = out.dims();
+                Ok(out.reshape([count, 1, outputs]))
+            }
+            HeadRows::All => {
+                let out = self.stages(rows, true)?;
+                Ok(self.padded(packed, out))
+            }
+            HeadRows::Mean | HeadRows::Max => self.head(self.padded(packed, rows)),
+        }
+    }
+}
