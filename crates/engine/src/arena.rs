@@ -15,6 +15,7 @@ pub(crate) struct Arena {
     pub(crate) scratch: PerWorker<Scratch>,
     pub(crate) layout: Layout,
     pub(crate) wave: Wave,
+    pub(crate) values: crate::values::Space,
     pub(crate) once: Once,
 }
 
@@ -63,6 +64,7 @@ impl Arenas {
             scratch: PerWorker::new(self.threads, Scratch::default),
             layout: Layout::default(),
             wave: Wave::default(),
+            values: crate::values::Space::default(),
             once: Once::default(),
         }
     }

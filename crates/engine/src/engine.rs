@@ -2,15 +2,18 @@
 
 use crate::arena::{Arena, Arenas};
 use crate::batch;
-use crate::compile::{Compiled, activation_element, compile};
+use crate::compile::{Compiled, Economised, activation_element, compile};
 use crate::embed::Tables;
 use crate::layout::Select;
-use crate::options::Options;
+use crate::options::{Options, RunOptions};
 use crate::profile::{Clock, PartTime};
 use crate::program::Program;
 use crate::run::{Machine, Observer, rows};
+use crate::values::Spending;
 use sparing_kernels::{Chunks, Element, Team, isa};
-use sparing_model::{Architecture, Batch, Error, Executor, GlobalTokens, HeadRows, Model, Outputs, Precision, Wanted};
+use sparing_model::{Architecture, AttentionPlan, Batch, Error, Executor, GlobalTokens, HeadRows, Model, Outputs};
+use sparing_model::{Precision, Wanted};
+use std::sync::{Arc, Mutex};
 
 /// Tokens that go through the program together. More would not be faster, and buffers grow with them.
 const WAVE_TOKENS: usize = 4096;
@@ -25,6 +28,8 @@ pub struct Engine {
     pub(crate) element: Element,
     once: bool,
     reads_types: bool,
+    attention: AttentionPlan,
+    spending: Mutex<Spending>,
 }
 
 /// The programs of an engine.
@@ -34,6 +39,7 @@ pub(crate) struct Programs {
     pub(crate) rows: Option<Program>,
     pub(crate) head_exact: Program,
     pub(crate) rows_exact: Option<Program>,
+    pub(crate) economised: Option<Economised>,
 }
 
 impl Engine {
@@ -42,24 +48,35 @@ impl Engine {
         isa::choose().map_err(Error::new)?;
         let precision = options.precision.or(model.plan.precision).unwrap_or(Precision::F32);
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        let attention = options.attention.clone().or(model.plan.attention.clone()).unwrap_or_default();
+        attention.check_for(&model.architecture)?;
+        let sampler = attention.mca.as_ref().map(|mca| mca.sampler);
+        let calibration = match (&options.calibration, sampler) {
+            (Some(given), _) => Some(given.clone()),
+            (None, Some(sampler)) if sampler.needs_calibration() => model.calibration()?.map(Arc::new),
+            (None, _) => None,
+        };
         let team = Team::new(if options.threads == 0 { cores() } else { options.threads });
         let architecture = model.architecture.clone();
         let tables = Tables::new(&architecture, model.weights.clone())?;
         model.plan.check()?;
         let activations = model.plan.quantization.as_ref().map(|q| q.activations.clone()).unwrap_or_default();
         let head_rows = options.economies.head_rows;
-        let compiled = compile(&architecture, &model.weights, precision, &activations, head_rows, &team)?;
-        let Compiled { hidden, head, rows, head_exact, rows_exact, locals, constants } = compiled;
+        let values = (attention.mca.as_ref(), calibration.as_deref());
+        let compiled = compile(&architecture, &model.weights, precision, &activations, head_rows, values, &team)?;
+        let Compiled { hidden, head, rows, head_exact, rows_exact, economised, locals, constants } = compiled;
         let element = activation_element(precision);
         Ok(Engine {
             arenas: Arenas::new(team.threads(), element, locals),
             reads_types: batch::reads_types(&architecture),
             architecture,
             machine: Machine { team, constants, tables },
-            programs: Programs { hidden, head, rows, head_exact, rows_exact },
+            programs: Programs { hidden, head, rows, head_exact, rows_exact, economised },
             precision,
             element,
             once: options.economies.once,
+            attention,
+            spending: Mutex::default(),
         })
     }
 
@@ -86,11 +103,41 @@ impl Engine {
     /// The same run, with the seconds that each part of each layer took.
     pub fn profile(&self, batch: &Batch) -> Result<(Outputs, Vec<PartTime>), Error> {
         let mut clock = Clock::running();
-        let outputs = self.run_with(batch, &mut clock, None)?;
+        let outputs = self.run_with(batch, &RunOptions::default(), &mut clock, None)?;
         Ok((outputs, clock.times()))
     }
 
-    /// The program for what a caller wants.
+    /// The run of a batch with choices of its own: the exact model although the plan economises values, another seed.
+    pub fn run_as(&self, batch: &Batch, options: &RunOptions) -> Result<Outputs, Error> {
+        self.run_with(batch, options, &mut Clock::stopped(), None)
+    }
+
+    /// How precisely attention's values are computed.
+    pub fn attention(&self) -> &AttentionPlan {
+        &self.attention
+    }
+
+    /// What was spent on economised values since the engine was made, or [`Engine::reset_spending`].
+    pub fn spending(&self) -> Spending {
+        *self.spending.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Begins to count anew.
+    pub fn reset_spending(&self) {
+        *self.spending.lock().unwrap_or_else(|e| e.into_inner()) = Spending::default();
+    }
+
+    /// The program for what a caller wants, with economised values if there is one.
+    fn planned(&self, wanted: &Wanted) -> Option<&Program> {
+        let economised = self.programs.economised.as_ref()?;
+        Some(match wanted {
+            Wanted::Head => &economised.head,
+            Wanted::Hidden => &economised.hidden,
+            Wanted::Rows(_) => economised.rows.as_ref().unwrap_or(&economised.head),
+        })
+    }
+
+    /// The program for what a caller wants, exactly.
     pub(crate) fn program(&self, wanted: &Wanted) -> &Program {
         match wanted {
             Wanted::Head => &self.programs.head,
@@ -113,17 +160,21 @@ impl Engine {
     pub(crate) fn run_with(
         &self,
         batch: &Batch,
+        options: &RunOptions,
         clock: &mut Clock,
         mut observer: Option<&mut Observer<'_>>,
     ) -> Result<Outputs, Error> {
         batch.check(&self.architecture)?;
-        let program = self.program(&batch.wanted);
+        let economised = self.planned(&batch.wanted).filter(|_| !options.exact);
+        let program = economised.unwrap_or_else(|| self.program(&batch.wanted));
+        let seed = options.seed.or(self.attention.mca.as_ref().map(|mca| mca.seed)).unwrap_or(0);
         let mut outputs = Outputs { width: program.output.width(), sequences: Vec::new() };
         outputs.sequences.resize_with(batch.sequences.len(), Vec::new);
         self.arenas.with(|arena| {
             // Moved out so that the arena can be lent to the run.
             let mut once = std::mem::take(&mut arena.once);
             once.fill(batch, self.once, self.reads_types);
+            (arena.values.seed, arena.values.spent) = (seed, Spending::default());
             let mut rest = once.computed.as_slice();
             while !rest.is_empty() {
                 let wave;
@@ -138,9 +189,24 @@ impl Engine {
             for (number, like) in once.like.iter().enumerate().filter(|(number, like)| number != *like) {
                 outputs.sequences[number] = outputs.sequences[*like].clone();
             }
+            if economised.is_some() {
+                self.book(&once.computed, batch, &arena.values.spent);
+            }
             arena.once = once;
         });
         Ok(outputs)
+    }
+
+    /// Books what a run with economised values spent.
+    fn book(&self, computed: &[usize], batch: &Batch, spent: &Spending) {
+        let lengths: Vec<usize> = computed.iter().map(|i| batch.sequences[*i].ids.len()).collect();
+        let wanted = match &batch.wanted {
+            Wanted::Rows(rows) => Wanted::Rows(computed.iter().map(|i| rows[*i].clone()).collect()),
+            other => other.clone(),
+        };
+        let mut spent = *spent;
+        (spent.model_exact, spent.mixing) = self.exact_flops(&lengths, &wanted);
+        self.spending.lock().unwrap_or_else(|e| e.into_inner()).join(&spent);
     }
 
     /// How many of the sequences go through together.
@@ -162,7 +228,7 @@ impl Engine {
 
 impl Executor for Engine {
     fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
-        self.run_with(batch, &mut Clock::stopped(), None)
+        self.run_as(batch, &RunOptions::default())
     }
 }
 

@@ -73,6 +73,12 @@ impl Engine {
         Ledger { parts, tokens: lengths.iter().sum(), padded_tokens: longest * lengths.len() }
     }
 
+    /// Operations of the exact program on real tokens: all of them, and of mixing values by attention.
+    pub(crate) fn exact_flops(&self, lengths: &[usize], wanted: &Wanted) -> (u64, u64) {
+        let parts = self.count(self.program(wanted), lengths, wanted);
+        (parts.iter().sum(), parts[Part::Values as usize])
+    }
+
     fn count(&self, program: &Program, lengths: &[usize], wanted: &Wanted) -> [u64; Part::EVERY.len()] {
         let selected = |number: usize| match wanted {
             Wanted::Rows(rows) => rows.get(number).map_or(0, Vec::len),
@@ -116,6 +122,8 @@ impl Engine {
                         }
                     }
                 }
+                // Budgets depend on the input: counted while it runs, see `Spending`.
+                Segment::Values(_) => {}
                 Segment::Attend(attend) => {
                     let scores: u64 = (0..lengths.len())
                         .map(|i| pairs(attend, queries(attend.queries, i), lengths[i], globals))

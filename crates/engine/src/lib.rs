@@ -36,11 +36,13 @@ mod program;
 mod relative;
 mod run;
 mod steps;
+mod values;
 
 pub use engine::Engine;
 pub use generate::GenerateOptions;
 pub use ledger::{Ledger, LedgerPart};
 pub use observe::Observed;
-pub use options::{Economies, Options, auto_precision};
+pub use options::{Economies, Options, RunOptions, auto_precision};
 pub use profile::PartTime;
 pub use steps::{StepInfo, StepKind};
+pub use values::{Calibrator, Spending};

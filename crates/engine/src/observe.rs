@@ -1,8 +1,8 @@
 //! Looking at what linear maps read while a batch runs: for calibration.
 
-use crate::Engine;
 use crate::compile::Packed;
 use crate::profile::Clock;
+use crate::{Engine, RunOptions};
 use sparing_kernels::Rows;
 use sparing_model::{Batch, Error, Outputs};
 
@@ -11,6 +11,8 @@ use sparing_model::{Batch, Error, Outputs};
 pub struct Observed<'a> {
     /// The name of the map's weight: its tensor's, with the part of a fused one (`c_attn.weight[0..768]`).
     pub weight: &'a str,
+    /// The first of the maps that read these rows together (query, for query, key and value).
+    pub leader: &'a str,
     /// Row-major `[rows, inputs]`.
     pub rows: &'a [f32],
     /// Width of a row.
@@ -33,9 +35,9 @@ impl Engine {
                 rows.read_row(row, to);
             }
             for weight in &packed.names {
-                see(Observed { weight, rows: &held, inputs });
+                see(Observed { weight, leader: &packed.names[0], rows: &held, inputs });
             }
         };
-        self.run_with(batch, &mut Clock::stopped(), Some(&mut observer))
+        self.run_with(batch, &RunOptions::exact(), &mut Clock::stopped(), Some(&mut observer))
     }
 }

@@ -1,10 +1,11 @@
 //! What a caller may choose when compiling.
 
 use sparing_kernels::isa;
-use sparing_model::Precision;
+use sparing_model::{AttentionPlan, Calibration, Precision};
+use std::sync::Arc;
 
 /// What a caller may choose when compiling.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Options {
     /// Threads, the caller's included; 0 means all cores.
     pub threads: usize,
@@ -12,6 +13,26 @@ pub struct Options {
     pub precision: Option<Precision>,
     /// Exact economies.
     pub economies: Economies,
+    /// How precisely attention's values are computed; `None` means as the plan says, else exactly.
+    pub attention: Option<AttentionPlan>,
+    /// What calibration data says of the model; `None` means the model directory's, if it is needed.
+    pub calibration: Option<Arc<Calibration>>,
+}
+
+/// What a caller may choose for one run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunOptions {
+    /// Exact values, whatever the plan says.
+    pub exact: bool,
+    /// Seed of the draws; `None` means the plan's.
+    pub seed: Option<u64>,
+}
+
+impl RunOptions {
+    /// The exact model.
+    pub fn exact() -> Self {
+        RunOptions { exact: true, seed: None }
+    }
 }
 
 /// Economies that change no answer. All are on by default; turning them off is for measuring what they save.

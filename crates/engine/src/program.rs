@@ -47,6 +47,8 @@ pub(crate) enum Full {
     ContextGlobal,
     /// One pooled row per sequence, f32.
     Pooled,
+    /// The normed residual stream, where norms come first and values are computed after the scores.
+    Normed,
     /// What the head returns, f32.
     Out,
 }
@@ -70,13 +72,14 @@ impl Full {
         Full::QGlobal,
         Full::ContextGlobal,
         Full::Pooled,
+        Full::Normed,
         Full::Out,
     ];
 
     /// Whether the elements follow the precision (bf16 where that pays), rather than being f32 always.
     pub(crate) fn follows_precision(self) -> bool {
         use Full::*;
-        matches!(self, Qkv | Context | GlobalKv | QSelected | ContextSelected | QGlobal | ContextGlobal)
+        matches!(self, Normed | Qkv | Context | GlobalKv | QSelected | ContextSelected | QGlobal | ContextGlobal)
     }
 }
 
@@ -127,6 +130,7 @@ pub(crate) enum Part {
     Qkv,
     Positions,
     Scores,
+    Importance,
     Values,
     AttentionOutput,
     FfnUp,
@@ -137,12 +141,13 @@ pub(crate) enum Part {
 
 impl Part {
     /// All, in the order they are reported.
-    pub(crate) const EVERY: [Part; 11] = [
+    pub(crate) const EVERY: [Part; 12] = [
         Part::Embeddings,
         Part::Bottleneck,
         Part::Qkv,
         Part::Positions,
         Part::Scores,
+        Part::Importance,
         Part::Values,
         Part::AttentionOutput,
         Part::FfnUp,
@@ -159,6 +164,7 @@ impl Part {
             Part::Qkv => "qkv",
             Part::Positions => "positions",
             Part::Scores => "scores",
+            Part::Importance => "importance",
             Part::Values => "values",
             Part::AttentionOutput => "attention output",
             Part::FfnUp => "ffn up",
@@ -273,6 +279,17 @@ pub(crate) struct Attend {
     pub(crate) out: View,
 }
 
+/// Values of all tokens, as precise as an attention needs them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Values {
+    /// The attention that will read them.
+    pub(crate) attend: Attend,
+    /// The rows they are computed from.
+    pub(crate) input: View,
+    /// Number of the economy in [`crate::compile::Constants`].
+    pub(crate) economy: usize,
+}
+
 /// Position information inside the scores; the numbers index [`crate::compile::Constants`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Positions {
@@ -293,6 +310,8 @@ pub(crate) enum PoolKind {
 pub(crate) enum Segment {
     /// Rows on their own.
     RowLocal(RowLocal),
+    /// Values within budgets, before the attention that reads them.
+    Values(Values),
     /// Rows mixed.
     Attend(Attend),
     /// `to[i] = from[row i of the set]`.

@@ -77,6 +77,14 @@ impl Engine {
                         add(step.name, step.layer, step.part, kind, shape, parameters, shared);
                     }
                 }
+                Segment::Values(values) => {
+                    let matrix = self.machine.constants.economies[values.economy].matrix;
+                    let packed = &self.machine.constants.matrices[matrix];
+                    let shape = (packed.matrix.outputs(), packed.matrix.inputs());
+                    let shared = !seen.insert((0, matrix));
+                    let layer = Some(values.attend.layer);
+                    add("value", layer, Part::Qkv, StepKind::Linear, shape, packed.parameters(), shared);
+                }
                 Segment::Attend(a) => {
                     let shape = (a.heads, a.head_width);
                     add("attention", Some(a.layer), Part::Scores, StepKind::Attention, shape, 0, false);

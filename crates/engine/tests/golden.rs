@@ -44,7 +44,7 @@ fn worst(engine: &Engine, golden: &Golden) -> f32 {
 }
 
 fn compile(model: &Model, threads: usize, precision: Precision, economies: Economies) -> Engine {
-    Engine::compile(model, &Options { threads, precision: Some(precision), economies }).unwrap()
+    Engine::compile(model, &Options { threads, precision: Some(precision), economies, ..Options::default() }).unwrap()
 }
 
 #[test]

@@ -120,7 +120,8 @@ fn median(times: &mut [f64]) -> f64 {
 fn main() {
     let rounds: usize = std::env::args().nth(1).and_then(|r| r.parse().ok()).unwrap_or(60);
     let mut random = Random(1);
-    let mut numbers = |len: usize, scale: f64| -> Vec<f32> { (0..len).map(|_| (random.normal() * scale) as f32).collect() };
+    let mut numbers =
+        |len: usize, scale: f64| -> Vec<f32> { (0..len).map(|_| (random.normal() * scale) as f32).collect() };
     let outputs = HEADS * WIDTH;
     let weights = numbers(outputs * INPUTS, 0.04);
     let bias = numbers(outputs, 0.1);
@@ -167,11 +168,7 @@ fn main() {
                 }
                 let [dense, drawn, graded] = times.map(|mut t| median(&mut t));
                 let ratio = |t: f64| format!("{t:.3} ({:.2})", t / dense);
-                println!(
-                    "{tokens:>6} {threads:>8} {less:>6} {dense:>9.3} {:>16} {:>16}",
-                    ratio(drawn),
-                    ratio(graded)
-                );
+                println!("{tokens:>6} {threads:>8} {less:>6} {dense:>9.3} {:>16} {:>16}", ratio(drawn), ratio(graded));
             }
         }
     }

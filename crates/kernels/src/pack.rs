@@ -158,6 +158,31 @@ impl PackedMatrix {
         }
     }
 
+    /// Some of the outputs on their own: products with them are the same to the bit.
+    pub fn part(&self, outputs: std::ops::Range<usize>) -> PackedMatrix {
+        assert!(outputs.start < outputs.end && outputs.end <= self.outputs, "outputs {outputs:?} of {}", self.outputs);
+        let (panel, steps) = (self.level.panel(), self.steps);
+        let padded = outputs.len().next_multiple_of(panel);
+        let at = |output: usize| output / panel * panel * steps + output % panel;
+        let mut words = Aligned::zeroed(padded * steps + 16);
+        for (i, output) in outputs.clone().enumerate() {
+            let (from, to) = (at(output), at(i));
+            for step in 0..steps {
+                words.as_mut_slice()[to + step * panel] = self.words.as_slice()[from + step * panel];
+            }
+        }
+        let mut scales = Aligned::default();
+        if !self.scales.is_empty() {
+            let half = self.scales.len() / 2;
+            scales = Aligned::zeroed(2 * padded);
+            for (i, output) in outputs.clone().enumerate() {
+                scales.as_mut_slice()[i] = self.scales.as_slice()[output];
+                scales.as_mut_slice()[padded + i] = self.scales.as_slice()[half + output];
+            }
+        }
+        PackedMatrix { outputs: outputs.len(), words, scales, ..*self }
+    }
+
     /// Width of a result row.
     pub fn outputs(&self) -> usize {
         self.outputs

@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 pub mod architecture;
+mod calibration;
 mod check;
 mod config;
 mod directory;
@@ -16,6 +17,7 @@ mod families;
 #[cfg(feature = "hub")]
 mod hub;
 mod load;
+mod mca;
 mod plan;
 mod save;
 mod sentence;
@@ -23,12 +25,14 @@ mod tokenizer;
 mod weights;
 
 pub use architecture::*;
+pub use calibration::{CALIBRATION_FILE, Calibration, LayerCalibration, value_fingerprint};
 pub use error::Error;
 pub use executor::*;
 pub use families::HeadChoice;
 #[cfg(feature = "hub")]
 pub use hub::{OpenOptions, Transfer};
 pub use load::{LoadOptions, Model};
+pub use mca::{AttentionPlan, LayerAlpha, Length, Mca, Pooling, Sampler};
 pub use plan::{Activations, Bits, Plan, Precision, Quantization};
 pub use save::write_directory;
 pub use tokenizer::{Encoded, Tokenizer};

@@ -26,6 +26,9 @@ pub struct Plan {
     /// Fewer bits: what was done to the weights, and what int8 does to activations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<Quantization>,
+    /// Values computed as precisely as attention needs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention: Option<crate::AttentionPlan>,
 }
 
 /// Fewer bits.
@@ -47,7 +50,7 @@ pub struct Bits {
     /// Word, position and token-type tables, and the projection behind them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embeddings: Option<u32>,
-    /// Queries, keys, values, the projection behind attention, and positions inside it.
+    /// Queries, keys, values and the projection behind attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<u32>,
     /// Feed-forward blocks and bottlenecks.
@@ -87,6 +90,9 @@ impl Default for Activations {
 impl Plan {
     /// Checks the numbers: a plan comes from a file.
     pub fn check(&self) -> Result<(), Error> {
+        if let Some(attention) = &self.attention {
+            attention.check().map_err(|e| Error::new(format!("sparing.json: {e}")))?;
+        }
         let Some(Quantization { bits, activations }) = &self.quantization else { return Ok(()) };
         let parts = [bits.embeddings, bits.attention, bits.ffn, bits.head, Some(activations.bits)];
         if let Some(bits) = parts.into_iter().flatten().find(|bits| !(2..=8).contains(bits)) {

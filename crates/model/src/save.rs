@@ -64,6 +64,7 @@ impl Model {
             }
         }
         out.copy(source, "1_Pooling/config.json")?;
+        out.copy(source, crate::CALIBRATION_FILE)?;
         if self.plan != Default::default() {
             let mut text =
                 serde_json::to_vec_pretty(&self.plan).map_err(|e| Error::new(format!("sparing.json: {e}")))?;

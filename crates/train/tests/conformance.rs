@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use serde_json::Value;
-use sparing_engine::{Economies, Engine, Options};
+use sparing_engine::{Engine, Options};
 use sparing_model::{Batch, Executor, Family, HeadRows, Model, OwnedTensor, Precision, Sequence, Wanted, Weights};
 use sparing_train::{BurnExecutor, Capture, Mode, Network, PaddedBatch, Parameters};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ fn every_fixture_matches_the_reference_and_the_engine() {
     let device = Device::flex();
     let mut failed = Vec::new();
     for (name, model, golden) in fixtures() {
-        let options = Options { threads: 2, precision: Some(Precision::F32), economies: Economies::default() };
+        let options = Options { threads: 2, precision: Some(Precision::F32), ..Options::default() };
         let engine = Engine::compile(&model, &options).unwrap();
         let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
         let network = Network::new(&model.architecture);

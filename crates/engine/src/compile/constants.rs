@@ -1,6 +1,7 @@
 //! The numbers a program refers to, and packing them.
 
 use crate::relative::{Buckets, Relative};
+use crate::values::Economy;
 use sparing_kernels::{Format, InputRounding, PackedMatrix, Team};
 use sparing_model::{Activations, Error, Integers, Linear, Matrix, Norm, NormKind, Weights};
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ pub(crate) struct Constants {
     pub(crate) norms: Vec<NormWeights>,
     pub(crate) buckets: Vec<Buckets>,
     pub(crate) relatives: Vec<Relative>,
+    pub(crate) economies: Vec<Economy>,
 }
 
 impl Constants {
@@ -22,6 +24,7 @@ impl Constants {
             + self.norms.iter().map(|n| (n.weight.len() + n.bias.len()) * 4).sum::<usize>()
             + self.buckets.iter().map(Buckets::bytes).sum::<usize>()
             + self.relatives.iter().map(Relative::bytes).sum::<usize>()
+            + self.economies.iter().map(Economy::bytes).sum::<usize>()
     }
 }
 
@@ -64,11 +67,14 @@ pub(crate) struct Collector<'a> {
     pub(crate) constants: Constants,
     requests: Vec<Request<'a>>,
     known: HashMap<String, usize>,
+    /// Layers with economised values, and their value matrices.
+    pub(crate) economies: Vec<(usize, usize)>,
 }
 
 impl<'a> Collector<'a> {
     pub(crate) fn new(weights: &'a Weights) -> Self {
-        Collector { weights, constants: Constants::default(), requests: Vec::new(), known: HashMap::new() }
+        let (constants, requests, known) = (Constants::default(), Vec::new(), HashMap::new());
+        Collector { weights, constants, requests, known, economies: Vec::new() }
     }
 
     /// The number of the stacked matrix.
@@ -83,6 +89,14 @@ impl<'a> Collector<'a> {
             self.requests.push(Request { parts: parts.to_vec(), format });
         }
         number
+    }
+
+    /// The number of a layer's economised values; `value` is their matrix.
+    pub(crate) fn economy(&mut self, layer: usize, value: usize) -> usize {
+        self.economies.iter().position(|known| *known == (layer, value)).unwrap_or_else(|| {
+            self.economies.push((layer, value));
+            self.economies.len() - 1
+        })
     }
 
     /// The number of the norm.

@@ -1,7 +1,7 @@
 //! One layer: projections, attention, output projection, feed-forward blocks.
 
 use super::{Code, Compiler, activation};
-use crate::program::{Attend, Full, Op, Part, Positions, RowSet, Segment, View};
+use crate::program::{Attend, Full, Op, Part, Positions, RowSet, Segment, Values, View};
 use crate::relative::{Buckets, Relative};
 use sparing_kernels::{Activation, Element};
 use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, Linear, Norm, NormedLinear, Source};
@@ -49,14 +49,20 @@ impl<'a> Compiler<'a> {
         let query = Projection { source: query_key, linear: &attention.query, plus, out: q };
         let key = Projection { source: query_key, linear: &attention.key, plus: None, out: k };
         let value = Projection { source: value, linear: &attention.value, plus: None, out: v };
+        // Economised values come after the scores, from rows that must then still be there.
+        let economised = self.economise && self.economised(index);
+        let value = (!economised).then_some(value);
+        let kept = (economised && layer.norm_first).then(|| View::full(Full::Normed, self.architecture.hidden));
 
         if early {
-            self.before(code, index, layer, &all, false, vec![key, value], globals)?;
+            let projections = [Some(key), value].into_iter().flatten().collect();
+            self.before(code, index, layer, &all, false, projections, globals, kept)?;
             code.segment(Segment::Gather { rows, from: all.x, to: buffers.x });
             code.next_rows(rows);
-            self.before(code, index, layer, &buffers, true, vec![query], globals)?;
+            self.before(code, index, layer, &buffers, true, vec![query], globals, None)?;
         } else {
-            self.before(code, index, layer, &all, true, vec![query, key, value], globals)?;
+            let projections = [Some(query), Some(key), value].into_iter().flatten().collect();
+            self.before(code, index, layer, &all, true, projections, globals, kept)?;
         }
         let attend = Attend {
             layer: index,
@@ -72,12 +78,23 @@ impl<'a> Compiler<'a> {
             v,
             out: buffers.context,
         };
+        if economised {
+            let matrix = self.collector.matrix(&[(&attention.value, None)], self.format);
+            let economy = self.collector.economy(index, matrix);
+            let input = kept.unwrap_or(all.x);
+            code.segment(Segment::Values(Values { attend: attend.clone(), input, economy }));
+        }
         code.segment(Segment::Attend(attend.clone()));
         if self.has_globals(layer) {
             self.global_queries(code, index, layer, &all, globals, attend)?;
         }
         code.next_rows(rows);
         self.after(code, index, layer, &buffers)
+    }
+
+    /// Whether a layer's values are economised when the caller does not want the exact model.
+    fn economised(&self, layer: usize) -> bool {
+        self.mca.is_some_and(|mca| mca.alpha_of(layer).is_some())
     }
 
     fn has_globals(&self, layer: &Layer) -> bool {
@@ -113,7 +130,8 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// From the residual stream to projections. `keep`: the narrow stream must outlive attention.
+    /// From the residual stream to projections. `keep`: the narrow stream must outlive attention. `normed`: where the
+    /// normed stream goes if it must.
     fn before(
         &mut self,
         code: &mut Code,
@@ -123,11 +141,12 @@ impl<'a> Compiler<'a> {
         keep: bool,
         projections: Vec<Projection<'a>>,
         globals: RowSet,
+        normed: Option<View>,
     ) -> Result<(), Error> {
         let layer_number = Some(index);
         let mut hidden = buffers.x;
         if layer.norm_first {
-            hidden = code.local(self.architecture.hidden, self.element);
+            hidden = normed.unwrap_or_else(|| code.local(self.architecture.hidden, self.element));
             self.norm(code, ("attention norm", layer_number, Part::Norms), &layer.attention_norm, buffers.x, hidden)?;
         }
         let needs = |source: Source| projections.iter().any(|p| p.source == source);
@@ -149,8 +168,9 @@ impl<'a> Compiler<'a> {
             Source::Shared => shared,
         };
         // Keys and values are all the globals' share of this: queries come later, for the global rows alone.
-        let window = layer.attention.window.as_ref().filter(|_| self.has_globals(layer) && projections.len() > 1);
-        for group in self.groups(layer, projections) {
+        let keys = projections.iter().any(|p| std::ptr::eq(p.linear, &layer.attention.key));
+        let window = layer.attention.window.as_ref().filter(|_| self.has_globals(layer) && keys);
+        for group in self.groups(index, layer, projections) {
             let (first, last) = (&group[0], &group[group.len() - 1]);
             let input = source(first.source);
             let out = View { end: last.out.end, ..first.out };
@@ -197,11 +217,13 @@ impl<'a> Compiler<'a> {
     }
 
     /// Projections of the same source whose results stand side by side become one matrix. Queries stay apart
-    /// where the last layer may want them for fewer rows, in every layer that shares that layer's weights.
-    fn groups(&self, layer: &Layer, projections: Vec<Projection<'a>>) -> Vec<Vec<Projection<'a>>> {
+    /// where the last layer may want them for fewer rows, in every layer that shares that layer's weights; values stay
+    /// apart where they may be economised.
+    fn groups(&self, index: usize, layer: &Layer, projections: Vec<Projection<'a>>) -> Vec<Vec<Projection<'a>>> {
         let query = &layer.attention.query;
         let last = self.architecture.layers.last();
         let apart = self.may_select && last.is_some_and(|last| last.attention.query.weight == query.weight);
+        let values_apart = self.economised(index);
         let mut groups: Vec<Vec<Projection>> = Vec::new();
         for projection in projections {
             let joins = groups.last().and_then(|group| group.last()).is_some_and(|before| {
@@ -209,6 +231,7 @@ impl<'a> Compiler<'a> {
                 same && before.out.place == projection.out.place
                     && before.out.end == projection.out.start
                     && !(apart && std::ptr::eq(before.linear, query))
+                    && !(values_apart && std::ptr::eq(projection.linear, &layer.attention.value))
             });
             match groups.last_mut() {
                 Some(group) if joins => group.push(projection),

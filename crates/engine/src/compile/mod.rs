@@ -15,11 +15,14 @@ mod head;
 mod layer;
 
 use crate::program::{Full, Op, Part, Program, RowSet, Segment, View};
+use crate::values::Economy;
 use code::Code;
 use constants::Collector;
 pub(crate) use constants::{Constants, Packed};
 use sparing_kernels::{Activation, Element, Format, Team, isa};
-use sparing_model::{Activations, Architecture, Error, HeadRows, Linear, Precision, ProjectionPlace, Weights};
+use sparing_model::{
+    Activations, Architecture, Calibration, Error, HeadRows, Linear, Mca, Precision, ProjectionPlace, Weights,
+};
 
 /// What a program computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +48,18 @@ pub(crate) struct Compiled {
     pub(crate) head_exact: Program,
     /// What [`Compiled::rows`] would be without economies.
     pub(crate) rows_exact: Option<Program>,
+    /// The first three with economised values, if the plan has any.
+    pub(crate) economised: Option<Economised>,
     /// Element types of the local buffers.
     pub(crate) locals: Vec<Element>,
     pub(crate) constants: Constants,
+}
+
+/// Programs with economised values.
+pub(crate) struct Economised {
+    pub(crate) hidden: Program,
+    pub(crate) head: Program,
+    pub(crate) rows: Option<Program>,
 }
 
 /// Element type of activations that follow the precision.
@@ -63,9 +75,10 @@ pub(crate) fn compile(
     precision: Precision,
     activations: &Activations,
     head_rows: bool,
+    (mca, calibration): (Option<&Mca>, Option<&Calibration>),
     team: &Team,
 ) -> Result<Compiled, Error> {
-    let mut compiler = Compiler::new(architecture, weights, precision, head_rows);
+    let mut compiler = Compiler::new(architecture, weights, precision, head_rows, mca);
     let select = if head_rows { Mode::Early } else { Mode::Late };
     let (head, head_exact) = match architecture.head.rows {
         HeadRows::All | HeadRows::Mean | HeadRows::Max => (Mode::Head, Mode::Head),
@@ -74,11 +87,31 @@ pub(crate) fn compile(
     let per_token = architecture.head.rows == HeadRows::All;
     let rows = per_token.then(|| compiler.program(select)).transpose()?;
     let rows_exact = per_token.then(|| compiler.program(Mode::Late)).transpose()?;
-    let (hidden, head) = (compiler.program(Mode::Hidden)?, compiler.program(head)?);
+    let head_mode = head;
+    let (hidden, head) = (compiler.program(Mode::Hidden)?, compiler.program(head_mode)?);
     let head_exact = compiler.program(head_exact)?;
+    let mut economised = None;
+    if mca.is_some() {
+        compiler.economise = true;
+        economised = Some(Economised {
+            hidden: compiler.program(Mode::Hidden)?,
+            head: compiler.program(head_mode)?,
+            rows: per_token.then(|| compiler.program(select)).transpose()?,
+        });
+    }
     let locals = compiler.locals;
-    let constants = compiler.collector.finish(activations, team)?;
-    Ok(Compiled { hidden, head, rows, head_exact, rows_exact, locals, constants })
+    let economies = std::mem::take(&mut compiler.collector.economies);
+    let mut constants = compiler.collector.finish(activations, team)?;
+    if let Some(mca) = mca {
+        for (layer, matrix) in economies {
+            let alpha = mca.alpha_of(layer).unwrap_or(mca.alpha);
+            let value = (matrix, &constants.matrices[matrix]);
+            let layer = (layer, &architecture.layers[layer]);
+            let economy = Economy::new(layer, (mca, alpha), calibration, weights, value)?;
+            constants.economies.push(economy);
+        }
+    }
+    Ok(Compiled { hidden, head, rows, head_exact, rows_exact, economised, locals, constants })
 }
 
 /// State of a compilation.
@@ -95,10 +128,20 @@ struct Compiler<'a> {
     may_select: bool,
     /// Element types of the local buffers, the same for all programs.
     locals: Vec<Element>,
+    /// How values are economised, if they are.
+    mca: Option<&'a Mca>,
+    /// Whether the program at hand does so.
+    economise: bool,
 }
 
 impl<'a> Compiler<'a> {
-    fn new(architecture: &'a Architecture, weights: &'a Weights, precision: Precision, head_rows: bool) -> Self {
+    fn new(
+        architecture: &'a Architecture,
+        weights: &'a Weights,
+        precision: Precision,
+        head_rows: bool,
+        mca: Option<&'a Mca>,
+    ) -> Self {
         let (format, decoder_format) = match precision {
             Precision::F32 => (Format::F32, Format::F32),
             Precision::Bf16 => (Format::Bf16, Format::Bf16),
@@ -107,7 +150,8 @@ impl<'a> Compiler<'a> {
         let may_select = head_rows && !matches!(architecture.head.rows, HeadRows::Mean | HeadRows::Max);
         let element = activation_element(precision);
         let (collector, locals) = (Collector::new(weights), Vec::new());
-        Compiler { architecture, collector, format, decoder_format, element, may_select, locals }
+        let economise = false;
+        Compiler { architecture, collector, format, decoder_format, element, may_select, locals, mca, economise }
     }
 
     fn program(&mut self, mode: Mode) -> Result<Program, Error> {

@@ -4,11 +4,11 @@ use super::rearrange::{copy_row, taking};
 use super::{Machine, rows};
 use crate::arena::Arena;
 use crate::generate::Cache;
-use crate::layout::Spans;
+use crate::layout::{Layout, Spans};
 use crate::program::{Attend, Positions, RowSet};
 use crate::relative::{BLOCK, SEGMENT_COLUMNS};
 use sparing_kernels::attention::{Attention, ScoreBias, Span, attend};
-use sparing_kernels::{Activation, Buffer, Chunks, Element, Epilogue, Rows, RowsMut, gemm};
+use sparing_kernels::{Activation, Buffer, Chunks, Element, Epilogue, PerWorker, Rows, RowsMut, Scratch, gemm};
 
 /// Bytes of position scores to hold at a time.
 const WAVE_BYTES: usize = 32 << 20;
@@ -67,78 +67,94 @@ impl Machine {
                 (k, v) = cache.append(step.layer, layout.past, k, v);
             }
             let mut out = out.rows_mut(queries, step.out.stride).columns(step.out.start..step.out.end);
-            let buckets;
-            let bias = match step.positions {
-                Positions::Buckets(number) => {
-                    buckets = self.constants.buckets[number].up_to(layout.longest);
-                    ScoreBias::ByDistance { table: &buckets.table, reach: buckets.reach }
-                }
-                Positions::None | Positions::Relative(_) => ScoreBias::None,
-            };
-            let attention = Attention {
-                heads: step.heads,
-                head_width: step.head_width,
-                scale: step.scale,
-                causal: step.causal,
-                window: step.window,
-                bias,
-                indices: &layout.indices,
-            };
-            let spans = layout.spans(step.queries);
-            let Positions::Relative(number) = step.positions else {
-                attend(&self.team, &attention, q, k, v, &spans.spans, out, scratch);
-                return;
-            };
-            // Neighbouring queries share nearly all distances; selected ones stand anywhere.
-            let height = if step.queries == RowSet::All { BLOCK } else { 1 };
-            let relative = &self.constants.relatives[number];
-            let table = relative.up_to(layout.longest, &self.team, scratch);
-            let mut next = (0, 0);
-            while next.0 < spans.spans.len() {
-                next = wave.plan(&attention, spans, &layout.mixed_types, height, next);
-                let width = wave.width();
-                let Wave { scores, spans, tasks, first_tasks, sequences } = &mut *wave;
-                let chunks = Chunks::new(scores.rows_mut(tasks.len() * step.heads * height, width), height);
-                self.team.run(tasks.len() * step.heads, &|index, worker| {
-                    let (task, head) = (&tasks[index / step.heads], index % step.heads);
-                    let mut scratch = scratch.get(worker);
-                    let columns = head * step.head_width..(head + 1) * step.head_width;
-                    let q = q.range(task.query..task.query + task.count).columns(columns);
-                    let mut out = chunks.take(index).range(0..task.count);
-                    let mut product = |matrix, bias, at: usize, width: usize| {
-                        let epilogue = Epilogue { bias: Some(bias), activation: Activation::Identity, residual: None };
-                        gemm(q, matrix, &epilogue, out.borrow().columns(at..at + width), &mut scratch);
-                    };
-                    for block in 0..task.blocks {
-                        let (matrix, bias) = table.block(head, task.first_block + block as i64);
-                        product(matrix, bias, block * BLOCK, BLOCK);
-                    }
-                    if task.segments {
-                        let (matrix, bias) = relative.segment(head);
-                        product(matrix, bias, width - SEGMENT_COLUMNS, 2);
-                    }
-                });
-                let scores = scores.rows(tasks.len() * step.heads * height, width);
-                let fill = |span: usize, head: usize, query: usize, out: &mut [f32]| {
-                    let number = first_tasks[span] + query / height;
-                    let task = &tasks[number];
-                    let row = scores.row_f32((number * step.heads + head) * height + query % height);
-                    let position = attention.position(&spans[span], query);
-                    // Key 0 is at distance -position.
-                    let from = (-(position as i64) - task.first_block * BLOCK as i64) as usize;
-                    out.copy_from_slice(&row[from..from + out.len()]);
-                    if task.segments {
-                        let types = &layout.types[layout.sequences[sequences[span]].clone()];
-                        let (same, other) = (row[width - SEGMENT_COLUMNS], row[width - SEGMENT_COLUMNS + 1]);
-                        for (score, key) in out.iter_mut().zip(types) {
-                            *score += if *key == types[position] { same } else { other };
-                        }
-                    }
-                };
-                let attention = Attention { bias: ScoreBias::PerQuery(&fill), ..attention };
-                attend(&self.team, &attention, q, k, v, spans, out.borrow(), scratch);
-            }
+            self.scored(step, layout, wave, scratch, q, false, &mut |attention, spans| {
+                attend(&self.team, attention, q, k, v, spans, out.borrow(), scratch);
+            });
         });
+    }
+
+    /// Calls `work` with the scores' description for all queries: once, or wave by wave where positions depend on the
+    /// query. `whole`: a sequence's queries stay together.
+    pub(super) fn scored(
+        &self,
+        step: &Attend,
+        layout: &Layout,
+        wave: &mut Wave,
+        scratch: &PerWorker<Scratch>,
+        q: Rows,
+        whole: bool,
+        work: &mut dyn FnMut(&Attention, &[Span]),
+    ) {
+        let buckets;
+        let bias = match step.positions {
+            Positions::Buckets(number) => {
+                buckets = self.constants.buckets[number].up_to(layout.longest);
+                ScoreBias::ByDistance { table: &buckets.table, reach: buckets.reach }
+            }
+            Positions::None | Positions::Relative(_) => ScoreBias::None,
+        };
+        let attention = Attention {
+            heads: step.heads,
+            head_width: step.head_width,
+            scale: step.scale,
+            causal: step.causal,
+            window: step.window,
+            bias,
+            indices: &layout.indices,
+        };
+        let spans = layout.spans(step.queries);
+        let Positions::Relative(number) = step.positions else {
+            return work(&attention, &spans.spans);
+        };
+        // Neighbouring queries share nearly all distances; selected ones stand anywhere.
+        let height = if step.queries == RowSet::All { BLOCK } else { 1 };
+        let relative = &self.constants.relatives[number];
+        let table = relative.up_to(layout.longest, &self.team, scratch);
+        let mut next = (0, 0);
+        while next.0 < spans.spans.len() {
+            next = wave.plan(&attention, spans, &layout.mixed_types, height, next, whole);
+            let width = wave.width();
+            let Wave { scores, spans, tasks, first_tasks, sequences } = &mut *wave;
+            let chunks = Chunks::new(scores.rows_mut(tasks.len() * step.heads * height, width), height);
+            self.team.run(tasks.len() * step.heads, &|index, worker| {
+                let (task, head) = (&tasks[index / step.heads], index % step.heads);
+                let mut scratch = scratch.get(worker);
+                let columns = head * step.head_width..(head + 1) * step.head_width;
+                let q = q.range(task.query..task.query + task.count).columns(columns);
+                let mut out = chunks.take(index).range(0..task.count);
+                let mut product = |matrix, bias, at: usize, width: usize| {
+                    let epilogue = Epilogue { bias: Some(bias), activation: Activation::Identity, residual: None };
+                    gemm(q, matrix, &epilogue, out.borrow().columns(at..at + width), &mut scratch);
+                };
+                for block in 0..task.blocks {
+                    let (matrix, bias) = table.block(head, task.first_block + block as i64);
+                    product(matrix, bias, block * BLOCK, BLOCK);
+                }
+                if task.segments {
+                    let (matrix, bias) = relative.segment(head);
+                    product(matrix, bias, width - SEGMENT_COLUMNS, 2);
+                }
+            });
+            let scores = scores.rows(tasks.len() * step.heads * height, width);
+            let fill = |span: usize, head: usize, query: usize, out: &mut [f32]| {
+                let number = first_tasks[span] + query / height;
+                let task = &tasks[number];
+                let row = scores.row_f32((number * step.heads + head) * height + query % height);
+                let position = attention.position(&spans[span], query);
+                // Key 0 is at distance -position.
+                let from = (-(position as i64) - task.first_block * BLOCK as i64) as usize;
+                out.copy_from_slice(&row[from..from + out.len()]);
+                if task.segments {
+                    let types = &layout.types[layout.sequences[sequences[span]].clone()];
+                    let (same, other) = (row[width - SEGMENT_COLUMNS], row[width - SEGMENT_COLUMNS + 1]);
+                    for (score, key) in out.iter_mut().zip(types) {
+                        *score += if *key == types[position] { same } else { other };
+                    }
+                }
+            };
+            let attention = Attention { bias: ScoreBias::PerQuery(&fill), ..attention };
+            work(&attention, spans);
+        }
     }
 }
 
@@ -156,6 +172,7 @@ impl Wave {
         mixed_types: &[bool],
         height: usize,
         from: (usize, usize),
+        whole: bool,
     ) -> (usize, usize) {
         self.spans.clear();
         self.tasks.clear();
@@ -176,7 +193,7 @@ impl Wave {
                 let most = most_blocks.max(blocks);
                 let chunks = (self.tasks.len() + 1) * attention.heads;
                 let full = chunks > Chunks::MOST || chunks * height * (most * BLOCK + SEGMENT_COLUMNS) * 4 > WAVE_BYTES;
-                if full && !self.tasks.is_empty() {
+                if full && !self.tasks.is_empty() && !(whole && query > 0) {
                     break;
                 }
                 most_blocks = most;

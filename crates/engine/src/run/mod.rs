@@ -3,6 +3,7 @@
 mod attend;
 mod local;
 mod rearrange;
+mod values;
 
 use crate::arena::Arena;
 use crate::compile::{Constants, Packed};
@@ -45,6 +46,7 @@ impl Machine {
                     self.row_local(local, arena, clock.is_on(), observer.as_deref_mut());
                     clock.add_steps(local, &arena.locals, self.team.threads(), began);
                 }
+                Segment::Values(values) => self.values(values, arena, clock),
                 Segment::Attend(attend) => {
                     self.attend(attend, arena, cache.as_deref_mut());
                     clock.add(Some(attend.layer), Part::Scores, began);

@@ -101,7 +101,7 @@ unsafe fn pool(level: Level, job: &Job, pooling: Pooling, space: &mut Workspace)
             let (positions, at, biased) = strip.prepare(first, count, space);
             let visible = strip.visible(at.clone());
             let globals = &job.attention.indices[job.span.globals.clone()];
-            let outside = |key: &usize| !visible.contains(key) && !(job.attention.causal && *key >= at.end);
+            let outside = |key: &usize| !(visible.contains(key) || job.attention.causal && *key >= at.end);
             let others: Vec<usize> = match job.attention.window {
                 Some(_) => globals.iter().copied().filter(outside).collect(),
                 None => Vec::new(),

@@ -114,8 +114,8 @@ unsafe fn lay_out<S: Simd>(x: Rows, picks: &[Pick], space: &mut Workspace) {
             S::transpose_rows(|i| rows[i].add(at), picks.len(), panel.add(at * S::LANES), S::LANES);
         }
         for at in whole..inputs {
-            for lane in 0..S::LANES {
-                let word = if lane < picks.len() { rows[lane].add(at).read_unaligned() } else { 0 };
+            for (lane, row) in rows.iter().enumerate().take(S::LANES) {
+                let word = if lane < picks.len() { row.add(at).read_unaligned() } else { 0 };
                 *panel.add(at * S::LANES + lane) = word;
             }
         }

@@ -1,0 +1,194 @@
+//! Values computed as precisely as attention needs them (Monte-Carlo Attention, Kim and Ko 2022, and its heirs).
+//!
+//! An economised layer computes queries and keys, then how much attention every token gets, then a budget per head and
+//! token, then the values within the budgets, then attention as usual. `docs/methods/values.md` derives the estimators.
+
+mod budget;
+mod calibrate;
+mod draw;
+mod eigen;
+mod spending;
+
+pub(crate) use budget::{HeadPicks, Space};
+pub use calibrate::Calibrator;
+pub use spending::Spending;
+
+use crate::compile::Packed;
+pub(crate) use draw::Draws;
+use draw::Spread;
+use sparing_kernels::staircase::Graded;
+use sparing_kernels::{Format, PackedMatrix};
+use sparing_model::{Calibration, Error, Layer, LayerCalibration, Length, Linear, Mca, Pooling, Sampler, Weights};
+use std::sync::{Arc, Mutex};
+
+/// Draws of so many seeds are kept.
+const KEPT_SEEDS: usize = 2;
+
+/// How one layer's values are economised.
+pub(crate) struct Economy {
+    pub(crate) layer: usize,
+    pub(crate) heads: usize,
+    /// Width of one head.
+    pub(crate) width: usize,
+    /// Width of the rows that values are computed from: d.
+    pub(crate) inputs: usize,
+    pub(crate) alpha: f32,
+    pub(crate) sampler: Sampler,
+    pub(crate) pooling: Pooling,
+    pub(crate) length: Length,
+    pub(crate) strict: bool,
+    /// The value matrix in [`crate::compile::Constants`].
+    pub(crate) matrix: usize,
+    /// The same, head by head.
+    pub(crate) full: Vec<PackedMatrix>,
+    /// Added to exact values, and to draws that are not centred.
+    pub(crate) bias: Vec<f32>,
+    /// The values of the mean row: added to what is centred.
+    pub(crate) settled: Vec<f32>,
+    pub(crate) ways: Ways,
+}
+
+/// What a sampler needs.
+pub(crate) enum Ways {
+    Drawn(Drawing),
+    Graded(Vec<Graded>),
+    Mean,
+    Int8(Vec<PackedMatrix>),
+}
+
+/// Draws by seed, made when they are first asked for.
+pub(crate) struct Drawing {
+    weights: Weights,
+    value: Linear,
+    /// Per head the weights that inputs are drawn by.
+    spreads: Vec<Spread>,
+    mean: Option<Vec<f32>>,
+    kept: Mutex<Vec<(u64, Arc<Draws>)>>,
+}
+
+impl Economy {
+    /// Prepares a layer. `packed` is its value matrix, number `matrix`.
+    pub(crate) fn new(
+        (number, layer): (usize, &Layer),
+        (mca, alpha): (&Mca, f32),
+        calibration: Option<&Calibration>,
+        weights: &Weights,
+        (matrix, packed): (usize, &Packed),
+    ) -> Result<Economy, Error> {
+        let attention = &layer.attention;
+        let (heads, width, inputs) = (attention.heads, attention.head_width, attention.value.inputs);
+        let values = weights.matrix(&attention.value)?;
+        let head = |h: usize| &values[h * width * inputs..(h + 1) * width * inputs];
+        let bias = packed.bias.clone().unwrap_or_else(|| vec![0.0; heads * width]);
+        let known: Option<&LayerCalibration> = calibration.map(|c| &c.layers[number]);
+        let needed = || known.ok_or_else(|| missing(mca.sampler));
+        let settled = match known {
+            Some(known) => add_product(&bias, &values, &known.mean),
+            None => bias.clone(),
+        };
+        let parts = |matrix: &PackedMatrix| -> Vec<PackedMatrix> {
+            (0..heads).map(|h| matrix.part(h * width..(h + 1) * width)).collect()
+        };
+        let drawing = |spreads: Vec<Spread>, mean: Option<&Vec<f32>>| {
+            let kept = Mutex::new(Vec::new());
+            Ways::Drawn(Drawing {
+                weights: weights.clone(),
+                value: attention.value.clone(),
+                spreads,
+                mean: mean.cloned(),
+                kept,
+            })
+        };
+        let ways = match mca.sampler {
+            Sampler::Paper => drawing((0..heads).map(|h| Spread::norms(head(h), width, inputs)).collect(), None),
+            Sampler::Calibrated | Sampler::Systematic => {
+                let known = needed()?;
+                let spread = |h| Spread::calibrated(head(h), width, inputs, &known.std);
+                drawing((0..heads).map(spread).collect(), Some(&known.mean))
+            }
+            Sampler::Graded => {
+                let known = needed()?;
+                let basis = |h: usize| &known.basis[h * width * width..(h + 1) * width * width];
+                Ways::Graded((0..heads).map(|h| Graded::pack(head(h), width, inputs, basis(h), &known.mean)).collect())
+            }
+            Sampler::Mean => needed().map(|_| Ways::Mean)?,
+            Sampler::Int8 => Ways::Int8(parts(&PackedMatrix::pack(&values, heads * width, inputs, Format::Int8))),
+        };
+        Ok(Economy {
+            layer: number,
+            heads,
+            width,
+            inputs,
+            alpha,
+            sampler: mca.sampler,
+            pooling: mca.pooling,
+            length: mca.length,
+            strict: mca.strict,
+            matrix,
+            full: parts(&packed.matrix),
+            bias,
+            settled,
+            ways,
+        })
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        let matrices = |all: &[PackedMatrix]| all.iter().map(PackedMatrix::bytes).sum::<usize>();
+        let ways = match &self.ways {
+            Ways::Drawn(drawing) => drawing.bytes(),
+            Ways::Graded(heads) => heads.iter().map(Graded::bytes).sum(),
+            Ways::Mean => 0,
+            Ways::Int8(heads) => matrices(heads),
+        };
+        matrices(&self.full) + 4 * (self.bias.len() + self.settled.len()) + ways
+    }
+
+    /// The draws of a seed, if anything is drawn.
+    pub(crate) fn draws(&self, seed: u64) -> Option<Arc<Draws>> {
+        let Ways::Drawn(drawing) = &self.ways else { return None };
+        let mut kept = drawing.kept.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, draws)) = kept.iter().find(|(known, _)| *known == seed) {
+            return Some(draws.clone());
+        }
+        let without = self.sampler == Sampler::Systematic;
+        // The matrix was read when the economy was prepared, so it can be read now.
+        let values = drawing.weights.matrix(&drawing.value).unwrap_or_default();
+        let mean = drawing.mean.as_deref();
+        let draws = Draws::new(&values, (self.width, self.inputs), &drawing.spreads, mean, without, (seed, self.layer));
+        let draws = Arc::new(draws);
+        if kept.len() == KEPT_SEEDS {
+            kept.remove(0);
+        }
+        kept.push((seed, draws.clone()));
+        Some(draws)
+    }
+
+    /// What is added to values that are not exact.
+    pub(crate) fn offset(&self) -> &[f32] {
+        if matches!(self.sampler, Sampler::Paper | Sampler::Int8) { &self.bias } else { &self.settled }
+    }
+}
+
+impl Drawing {
+    fn bytes(&self) -> usize {
+        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+        kept.iter().map(|(_, draws)| draws.bytes()).sum::<usize>()
+            + self.spreads.iter().map(Spread::bytes).sum::<usize>()
+    }
+}
+
+/// `bias + W x`.
+fn add_product(bias: &[f32], weights: &[f32], x: &[f32]) -> Vec<f32> {
+    let rows = weights.chunks_exact(x.len()).zip(bias);
+    rows.map(|(row, bias)| (*bias as f64 + row.iter().zip(x).map(|(w, x)| *w as f64 * *x as f64).sum::<f64>()) as f32)
+        .collect()
+}
+
+/// What to say when a calibration is needed and not there.
+fn missing(sampler: Sampler) -> Error {
+    let name = sampler.name();
+    Error::new(format!(
+        "attention: {name} needs a calibration; make one with `sparing calibrate MODEL`, or use --calibration FILE"
+    ))
+}

@@ -1,0 +1,345 @@
+//! The part of a plan that says how precisely attention's values are computed (Monte-Carlo Attention, Kim and Ko 2022,
+//! and its heirs).
+
+use crate::{Architecture, Error};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// What is economised in attention; empty: nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionPlan {
+    /// Values computed as precisely as attention needs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mca: Option<Mca>,
+}
+
+/// Values computed as precisely as attention needs them: per head and token
+/// `r = (n · pooled attention / alpha)²` of `d` inputs are paid for (equation 9 of the paper).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mca {
+    /// The error coefficient: small is precise, above 0.
+    pub alpha: f32,
+    /// How the budget is spent.
+    #[serde(default)]
+    pub sampler: Sampler,
+    /// How the attention that a token gets from all queries becomes one number.
+    #[serde(default)]
+    pub pooling: Pooling,
+    /// Seed of the draws.
+    #[serde(default)]
+    pub seed: u64,
+    /// What n is.
+    #[serde(default)]
+    pub length: Length,
+    /// Draw even where the exact product would be as fast. Off by default: a token whose budget is three quarters of the
+    /// exact product's cost, and a sequence that would save less than a seventh, are computed exactly.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+    /// Layers that differ: another alpha, or `"exact"`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub layers: BTreeMap<usize, LayerAlpha>,
+}
+
+/// How a budget is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampler {
+    /// Independent draws, probabilities from the weights' norms: the paper's.
+    #[default]
+    Paper,
+    /// The same around the calibration mean, probabilities from norms and calibration spread.
+    Calibrated,
+    /// The same without replacement.
+    Systematic,
+    /// The most important directions of the calibration data, nothing random.
+    Graded,
+    /// The rival: as many tokens exactly as the budget buys, the mean for the others.
+    Mean,
+    /// The rival: as many tokens exactly as the budget buys, the others in int8.
+    Int8,
+}
+
+impl Sampler {
+    /// Whether it needs a calibration.
+    pub fn needs_calibration(self) -> bool {
+        !matches!(self, Sampler::Paper | Sampler::Int8)
+    }
+
+    /// The name in plans; on the command line the paper's is also `mca`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sampler::Paper => "paper",
+            Sampler::Calibrated => "calibrated",
+            Sampler::Systematic => "systematic",
+            Sampler::Graded => "graded",
+            Sampler::Mean => "mean",
+            Sampler::Int8 => "int8",
+        }
+    }
+}
+
+/// How the attention that a token gets from all queries becomes one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pooling {
+    /// The largest: the paper's.
+    #[default]
+    Max,
+    /// The mean.
+    Mean,
+    /// The median.
+    Median,
+}
+
+/// What n is in equation 9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Length {
+    /// The tokens of the sequence.
+    #[default]
+    Actual,
+    /// What the authors pad every input to (128): to reproduce their figures.
+    Padded(usize),
+}
+
+/// A layer that differs from the others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LayerAlpha {
+    /// Computed exactly.
+    Exact,
+    /// With this alpha.
+    Alpha(f32),
+}
+
+impl Serialize for LayerAlpha {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            LayerAlpha::Exact => serializer.serialize_str("exact"),
+            LayerAlpha::Alpha(alpha) => serializer.serialize_f32(*alpha),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LayerAlpha {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(f32),
+            Text(String),
+        }
+        match Either::deserialize(deserializer) {
+            Ok(Either::Number(alpha)) => Ok(LayerAlpha::Alpha(alpha)),
+            Ok(Either::Text(text)) if text == "exact" => Ok(LayerAlpha::Exact),
+            _ => Err(serde::de::Error::custom("a layer has a number, its alpha, or \"exact\"")),
+        }
+    }
+}
+
+impl Mca {
+    /// The paper's sampler with this alpha.
+    pub fn new(alpha: f32) -> Mca {
+        Mca {
+            alpha,
+            sampler: Sampler::default(),
+            pooling: Pooling::default(),
+            seed: 0,
+            length: Length::default(),
+            strict: false,
+            layers: BTreeMap::new(),
+        }
+    }
+
+    /// A layer's alpha; `None`: the layer is exact.
+    pub fn alpha_of(&self, layer: usize) -> Option<f32> {
+        match self.layers.get(&layer) {
+            None => Some(self.alpha),
+            Some(LayerAlpha::Alpha(alpha)) => Some(*alpha),
+            Some(LayerAlpha::Exact) => None,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let others = self.layers.values().filter_map(|layer| match layer {
+            LayerAlpha::Alpha(alpha) => Some(*alpha),
+            LayerAlpha::Exact => None,
+        });
+        if let Some(alpha) = others.chain([self.alpha]).find(|alpha| !(alpha.is_finite() && *alpha > 0.0)) {
+            return Err(Error::new(format!("attention: alpha is {alpha}; a number above 0 is needed, such as 0.4")));
+        }
+        match self.length {
+            Length::Padded(0) => Err(Error::new("attention: padded to 0 tokens; 1 at least, the authors' is 128")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AttentionPlan {
+    /// Checks the numbers.
+    pub fn check(&self) -> Result<(), Error> {
+        self.mca.as_ref().map_or(Ok(()), Mca::check)
+    }
+
+    /// Checks that a network can do it.
+    pub fn check_for(&self, architecture: &Architecture) -> Result<(), Error> {
+        self.check()?;
+        let Some(mca) = &self.mca else { return Ok(()) };
+        let layers = architecture.layers.len();
+        if let Some(layer) = mca.layers.keys().find(|layer| **layer >= layers) {
+            return Err(Error::new(format!("attention: there is no layer {layer}; the model has {layers}, from 0 on")));
+        }
+        let able = |layer: &crate::Layer| layer.bottleneck.is_none();
+        if !architecture.layers.iter().all(able) {
+            return Err(Error::new(
+                "attention: values of layers with a bottleneck (MobileBERT) cannot be economised; use --attention exact",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// `exact`, or `SAMPLER:ALPHA` with settings after commas: `graded:0.4`, `mca:0.4,seed=3,pooling=mean,padded=128,strict`,
+/// `mca:0.4,layer0=exact,layer5=0.2`.
+impl FromStr for AttentionPlan {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |what: String| Error::new(format!("--attention {text}: {what}"));
+        if text == "exact" {
+            return Ok(AttentionPlan::default());
+        }
+        let mut settings = text.split(',');
+        let (name, alpha) = settings.next().and_then(|first| first.split_once(':')).ok_or_else(|| {
+            wrong("exact, mca:ALPHA, calibrated:ALPHA, systematic:ALPHA, graded:ALPHA, mean:ALPHA or int8:ALPHA is expected".to_string())
+        })?;
+        let number = |what: &str, text: &str| {
+            text.parse::<f32>().map_err(|_| wrong(format!("{what} is \"{text}\"; a number is expected")))
+        };
+        let mut mca = Mca::new(number("alpha", alpha)?);
+        mca.sampler = match name {
+            "mca" | "paper" => Sampler::Paper,
+            "calibrated" => Sampler::Calibrated,
+            "systematic" => Sampler::Systematic,
+            "graded" => Sampler::Graded,
+            "mean" => Sampler::Mean,
+            "int8" => Sampler::Int8,
+            _ => {
+                return Err(wrong(format!(
+                    "no sampler is called \"{name}\"; use mca, calibrated, systematic, graded, mean or int8"
+                )));
+            }
+        };
+        for setting in settings {
+            let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+            let whole =
+                || value.parse::<u64>().map_err(|_| wrong(format!("{key}={value}: a whole number is expected")));
+            match key {
+                "seed" => mca.seed = whole()?,
+                "padded" => mca.length = Length::Padded(whole()? as usize),
+                "strict" if value.is_empty() => mca.strict = true,
+                "pooling" => {
+                    mca.pooling = match value {
+                        "max" => Pooling::Max,
+                        "mean" => Pooling::Mean,
+                        "median" => Pooling::Median,
+                        _ => return Err(wrong(format!("pooling is max, mean or median, not \"{value}\""))),
+                    }
+                }
+                _ => match key.strip_prefix("layer").map(str::parse::<usize>) {
+                    Some(Ok(layer)) => {
+                        let alpha =
+                            if value == "exact" { LayerAlpha::Exact } else { LayerAlpha::Alpha(number(key, value)?) };
+                        mca.layers.insert(layer, alpha);
+                    }
+                    _ => {
+                        return Err(wrong(format!(
+                            "no setting is called \"{key}\"; use seed, pooling, padded, strict or layerN"
+                        )));
+                    }
+                },
+            }
+        }
+        mca.check().map_err(|e| wrong(e.to_string().trim_start_matches("attention: ").to_string()))?;
+        Ok(AttentionPlan { mca: Some(mca) })
+    }
+}
+
+/// As [`AttentionPlan::from_str`] reads it.
+impl std::fmt::Display for AttentionPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(mca) = &self.mca else { return f.write_str("exact") };
+        let name = if mca.sampler == Sampler::Paper { "mca" } else { mca.sampler.name() };
+        write!(f, "{name}:{}", mca.alpha)?;
+        match mca.pooling {
+            Pooling::Max => {}
+            Pooling::Mean => f.write_str(",pooling=mean")?,
+            Pooling::Median => f.write_str(",pooling=median")?,
+        }
+        if let Length::Padded(length) = mca.length {
+            write!(f, ",padded={length}")?;
+        }
+        if mca.strict {
+            f.write_str(",strict")?;
+        }
+        if mca.seed != 0 {
+            write!(f, ",seed={}", mca.seed)?;
+        }
+        for (layer, alpha) in &mca.layers {
+            match alpha {
+                LayerAlpha::Exact => write!(f, ",layer{layer}=exact")?,
+                LayerAlpha::Alpha(alpha) => write!(f, ",layer{layer}={alpha}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_and_plans_say_the_same() {
+        for text in ["exact", "mca:0.4", "graded:1,pooling=mean,padded=128,strict,seed=3,layer0=exact,layer5=0.25"] {
+            let plan: AttentionPlan = text.parse().unwrap();
+            assert_eq!(plan.to_string(), text);
+            let json = serde_json::to_string(&plan).unwrap();
+            assert_eq!(serde_json::from_str::<AttentionPlan>(&json).unwrap(), plan, "{json}");
+        }
+        let plan: AttentionPlan =
+            serde_json::from_str(r#"{"mca": {"alpha": 0.4, "length": {"padded": 128}}}"#).unwrap();
+        assert_eq!(plan.to_string(), "mca:0.4,padded=128");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said_in_one_line() {
+        for (text, part) in [
+            ("mca", "mca:ALPHA"),
+            ("mca:", "a number is expected"),
+            ("mca:0", "alpha is 0"),
+            ("mca:-1", "alpha is -1"),
+            ("mca:nan", "alpha is NaN"),
+            ("mca:inf", "alpha is inf"),
+            ("best:0.4", "no sampler is called \"best\""),
+            ("mca:0.4,seed=x", "whole number"),
+            ("mca:0.4,pooling=min", "max, mean or median"),
+            ("mca:0.4,padded=0", "padded to 0"),
+            ("mca:0.4,layerx=1", "no setting"),
+            ("mca:0.4,layer1=0", "alpha is 0"),
+        ] {
+            let message = text.parse::<AttentionPlan>().unwrap_err().to_string();
+            assert!(message.contains(part) && !message.contains('\n'), "{text}: {message}");
+        }
+        for json in [
+            r#"{"mca": {"alpha": 0.4, "layers": {"1": "none"}}}"#,
+            r#"{"mca": {}}"#,
+            r#"{"mca": {"alpha": 0.4, "sampler": "x"}}"#,
+            r#"{"mcq": {"alpha": 0.4}}"#,
+        ] {
+            assert!(serde_json::from_str::<AttentionPlan>(json).is_err(), "{json}");
+        }
+    }
+}
