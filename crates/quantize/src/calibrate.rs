@@ -1,5 +1,6 @@
 //! What linear maps read, summed up over calibration data.
 
+use crate::Products;
 use sparing_engine::Engine;
 use sparing_model::{Batch, Error, Executor, Model, Outputs};
 use sparing_tasks::{Dataset, Options, Progress, visit};
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 /// What one linear map reads.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Sums {
     /// Rows seen.
     pub rows: u64,
@@ -19,11 +20,17 @@ pub struct Sums {
     pub least: f32,
     /// Largest number of all.
     pub most: f32,
+    /// How inputs go together, if that was asked for.
+    pub products: Option<Products>,
+    /// The map that reads the same rows, and has the products.
+    pub leader: String,
 }
 
 impl Sums {
-    fn new(inputs: usize) -> Sums {
-        Sums { rows: 0, sum: vec![0.0; inputs], squares: vec![0.0; inputs], least: f32::MAX, most: f32::MIN }
+    fn new(inputs: usize, leader: &str, products: bool) -> Sums {
+        let (sum, squares) = (vec![0.0; inputs], vec![0.0; inputs]);
+        let products = products.then(Products::default);
+        Sums { rows: 0, sum, squares, least: f32::MAX, most: f32::MIN, products, leader: leader.to_string() }
     }
 
     fn add(&mut self, rows: &[f32]) {
@@ -34,6 +41,9 @@ impl Sums {
                 *sum += x;
                 *square += x * x;
             }
+        }
+        if let Some(products) = &mut self.products {
+            products.add(rows, self.sum.len());
         }
         (self.least, self.most) =
             rows.iter().fold((self.least, self.most), |(least, most), x| (least.min(*x), most.max(*x)));
@@ -54,15 +64,16 @@ impl Sums {
 pub type Statistics = BTreeMap<String, Sums>;
 
 /// Runs the model over a dataset and sums up what its linear maps read; labels are not needed. `engine` is the exact
-/// model's. `None` if `progress` returned false.
+/// model's. `products`: also how inputs go together, a matrix per map. `None` if `progress` returned false.
 pub fn calibrate(
     engine: &Engine,
     model: &Model,
     dataset: &Dataset,
     options: &Options,
+    products: bool,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Option<Statistics>, Error> {
-    let watcher = Watcher { engine, found: Mutex::new(Statistics::new()) };
+    let watcher = Watcher { engine, products, found: Mutex::new(Statistics::new()) };
     let complete = visit(&watcher, model.tokenizer()?, &model.architecture, dataset, options, progress)?;
     let found = watcher.found.into_inner().unwrap_or_else(|e| e.into_inner());
     Ok(complete.then_some(found))
@@ -71,6 +82,7 @@ pub fn calibrate(
 /// The engine, watched.
 struct Watcher<'a> {
     engine: &'a Engine,
+    products: bool,
     found: Mutex<Statistics>,
 }
 
@@ -79,7 +91,8 @@ impl Executor for Watcher<'_> {
         let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
         self.engine.observe(batch, &mut |seen| {
             if !found.contains_key(seen.weight) {
-                found.insert(seen.weight.to_string(), Sums::new(seen.inputs));
+                let products = self.products && seen.leader == seen.weight;
+                found.insert(seen.weight.to_string(), Sums::new(seen.inputs, seen.leader, products));
             }
             if let Some(sums) = found.get_mut(seen.weight) {
                 sums.add(seen.rows);

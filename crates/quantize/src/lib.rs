@@ -8,11 +8,13 @@
 #![forbid(unsafe_code)]
 
 mod calibrate;
+mod compensate;
 mod quantize;
 mod round;
 mod targets;
 
 pub use calibrate::{Statistics, Sums, calibrate};
+pub use compensate::Products;
 pub use quantize::{Changed, Quantize};
 pub use round::{ScaleChoice, round_matrix, round_row};
 pub use targets::{Part, Target, Use, bits_of, targets};

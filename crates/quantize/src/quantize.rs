@@ -1,5 +1,6 @@
 //! The job: every target's numbers to integers, biases corrected, the plan that says so.
 
+use crate::compensate::Compensation;
 use crate::{Part, ScaleChoice, Statistics, Target, bits_of, round_matrix, targets};
 use sparing_model::{Activations, Bias, Bits, Error, Model, OwnedTensor, Plan, Precision, Quantization};
 use sparing_model::{ScaleAxis, Scales, Tensor};
@@ -114,7 +115,10 @@ impl Quantize<'_> {
             // Inputs that are always zero say nothing: then all weights matter alike.
             squares.iter().any(|s| *s > 0.0).then_some(squares.as_slice())
         };
-        let integers = round_matrix(&values, inputs, &importance, bits, self.choice);
+        let mut integers = round_matrix(&values, inputs, &importance, bits, self.choice);
+        if let Some(compensation) = self.compensation(target, inputs) {
+            compensation.round(&values, bits, &mut integers);
+        }
         let error = |i: usize| values[i] - f32::from(integers.values[i]) * integers.scales[i / inputs];
         for (used, mean, _) in &seen {
             let Some(Bias { name, slice }) = &used.bias else { continue };
@@ -137,6 +141,17 @@ impl Quantize<'_> {
         sums.bytes += tensor.bytes.len() + 4 * outputs;
         found.tensors.push(tensor);
         Ok(())
+    }
+}
+
+impl Quantize<'_> {
+    /// How rounding errors of a matrix are made up for, if its inputs were watched together.
+    fn compensation(&self, target: &Target, inputs: usize) -> Option<Compensation> {
+        let statistics = self.statistics?;
+        // All maps of a fused tensor read the same.
+        let used = target.uses.first().filter(|used| used.inputs == (0..inputs))?;
+        let leader = &statistics.get(&used.map)?.leader;
+        statistics.get(leader)?.products.as_ref()?.compensation()
     }
 }
 

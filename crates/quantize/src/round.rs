@@ -1,6 +1,7 @@
 //! Rounding a matrix to integers with a scale per row.
 
 use sparing_model::Integers;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The smallest scale, as the engine has it: a row of zeros must not divide by zero.
@@ -10,7 +11,7 @@ const TRIED: usize = 40;
 /// The smallest share tried.
 const SMALLEST: f32 = 0.2;
 /// Rows that a thread takes at a time.
-const ROWS: usize = 64;
+const ROWS: usize = 16;
 
 /// How scales are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,7 +32,7 @@ fn nearest(x: f32) -> f32 {
 
 /// The integer for `x` scales. Written so that it becomes two vector instructions: `f32::clamp` minds NaN.
 #[inline(always)]
-fn integer(x: f32, most: f32) -> f32 {
+pub(crate) fn integer(x: f32, most: f32) -> f32 {
     let x = if x < most { x } else { most };
     nearest(if x > -most { x } else { -most })
 }
@@ -101,37 +102,44 @@ pub fn round_matrix<'a>(
     bits: u32,
     choice: ScaleChoice,
 ) -> Integers {
-    let outputs = values.len() / inputs;
-    let mut found = Integers { values: vec![0; values.len()], scales: vec![0.0; outputs] };
+    let mut found = Integers { values: vec![0; values.len()], scales: vec![0.0; values.len() / inputs] };
     let alike = vec![1f32; inputs];
+    each_row(values, inputs, &mut found, &|output, row, out, scale| {
+        *scale = round_row(row, importance(output).unwrap_or(&alike), bits, choice, out);
+    });
+    found
+}
+
+/// What is done to a row: its number, the weights, the integers, the scale.
+pub(crate) type RowWork<'a> = dyn Fn(usize, &[f32], &mut [i8], &mut f32) + Sync + 'a;
+
+/// Does something to every row of a matrix, on all cores.
+pub(crate) fn each_row(values: &[f32], inputs: usize, found: &mut Integers, work: &RowWork<'_>) {
     let tasks: Vec<_> = values
         .chunks(ROWS * inputs)
         .zip(found.values.chunks_mut(ROWS * inputs))
         .zip(found.scales.chunks_mut(ROWS))
-        .map(|task| std::sync::Mutex::new(Some(task)))
+        .map(|task| Mutex::new(Some(task)))
         .collect();
     let next = AtomicUsize::new(0);
-    let work = || {
+    let run = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(task) = tasks.get(number) else { return };
             let Some(((rows, out), scales)) = task.lock().unwrap_or_else(|e| e.into_inner()).take() else { continue };
             let rows = rows.chunks_exact(inputs).zip(out.chunks_exact_mut(inputs)).zip(scales);
             for (i, ((row, out), scale)) in rows.enumerate() {
-                let importance = importance(number * ROWS + i).unwrap_or(&alike);
-                *scale = round_row(row, importance, bits, choice, out);
+                work(number * ROWS + i, row, out, scale);
             }
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(tasks.len());
     std::thread::scope(|scope| {
-        (1..threads).for_each(|_| {
-            scope.spawn(work);
-        });
-        work();
+        for _ in 1..threads {
+            scope.spawn(run);
+        }
+        run();
     });
-    drop(tasks);
-    found
 }
 
 #[cfg(test)]

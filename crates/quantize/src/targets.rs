@@ -1,8 +1,6 @@
 //! Which tensors may be quantised, what part they belong to, and who reads them.
 
-use sparing_model::{
-    Architecture, Attention, AttentionPosition, Bias, Bits, HeadKind, Layer, Linear, Matrix, NormedLinear, ScaleAxis,
-};
+use sparing_model::{Architecture, Attention, Bias, Bits, HeadKind, Layer, Linear, Matrix, NormedLinear, ScaleAxis};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -147,9 +145,6 @@ impl Walk {
             for linear in [&w.global_query, &w.global_key, &w.global_value] {
                 self.linear(linear, Part::Attention, true);
             }
-        }
-        if let AttentionPosition::Relative { projection, .. } = &a.position {
-            self.linear(projection, Part::Attention, false);
         }
     }
 }

@@ -53,6 +53,10 @@ pub struct QuantizeArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "search")]
     scales: ScalesArg,
 
+    /// How weights are rounded
+    #[arg(long, value_enum, value_name = "HOW", default_value = "nearest")]
+    rounding: RoundingArg,
+
     /// How int8 rounds what a matrix is multiplied with
     #[arg(long, value_enum, value_name = "HOW", default_value = "token")]
     activations: ActivationsArg,
@@ -82,6 +86,15 @@ pub enum ScalesArg {
     Largest,
 }
 
+/// How weights are rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoundingArg {
+    /// Each to the nearest integer
+    Nearest,
+    /// One after the other, the rest making up for the error (GPTQ): for 5 bits and fewer; needs --calibrate
+    Compensated,
+}
+
 /// How int8 rounds what a matrix is multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ActivationsArg {
@@ -96,6 +109,9 @@ pub fn quantize(args: &QuantizeArgs) -> Result<(), Failure> {
     interrupt::watch();
     if args.activations == ActivationsArg::Static && !args.data.calibrates() {
         return Err(Failure::Usage("--activations static: the ranges come from data; give --calibrate".to_string()));
+    }
+    if args.rounding == RoundingArg::Compensated && !args.data.calibrates() {
+        return Err(Failure::Usage("--rounding compensated: it goes by data; give --calibrate".to_string()));
     }
     free(&args.out, args.overwrite)?;
     // What can be wrong with the data is told before a large model is read.
@@ -171,7 +187,9 @@ fn options(args: &QuantizeArgs) -> Options {
 /// What the exact model's linear maps read.
 fn statistics(args: &QuantizeArgs, exact: &Engine, model: &Model, dataset: &Dataset) -> Result<Statistics, Failure> {
     let mut watch = Watch::new("calibration inputs");
-    let found = calibrate(exact, model, dataset, &options(args), &mut |p| watch.step(p));
+    let found = calibrate(exact, model, dataset, &options(args), args.rounding == RoundingArg::Compensated, &mut |p| {
+        watch.step(p)
+    });
     watch.end();
     found.map_err(interrupted)?.ok_or(Failure::Interrupted)
 }

@@ -1,6 +1,6 @@
 //! What quantization did, as a table and as JSON.
 
-use super::{ActivationsArg, QuantizeArgs, ScalesArg};
+use super::{ActivationsArg, QuantizeArgs, RoundingArg, ScalesArg};
 use crate::console::Out;
 use crate::failure::Failure;
 use crate::table::{Align, Table, count};
@@ -16,6 +16,7 @@ pub struct Summary {
     model: String,
     out: String,
     scales: &'static str,
+    rounding: &'static str,
     activations: &'static str,
     parts: Vec<PartRow>,
     /// Weight files, headers included.
@@ -125,6 +126,10 @@ impl Summary {
             scales: match args.scales {
                 ScalesArg::Search => "search",
                 ScalesArg::Largest => "largest",
+            },
+            rounding: match args.rounding {
+                RoundingArg::Nearest => "nearest",
+                RoundingArg::Compensated => "compensated",
             },
             activations: match args.activations {
                 ActivationsArg::Token => "token",
