@@ -1,6 +1,6 @@
 //! The command line, and the options that several commands share.
 
-use crate::commands::{bench, completions, eval, inspect, quantize, run, train};
+use crate::commands::{bench, calibrate, completions, eval, inspect, quantize, run, train};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
@@ -56,6 +56,7 @@ pub enum Command {
     Eval(eval::EvalArgs),
     Inspect(inspect::InspectArgs),
     Bench(bench::BenchArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Quantize(quantize::QuantizeArgs),
     Train(Box<train::TrainArgs>),
     Completions(completions::CompletionsArgs),

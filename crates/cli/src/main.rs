@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attention;
 mod bits;
 mod commands;
 mod console;
@@ -50,6 +51,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Eval(args)) => commands::eval::eval(&args),
         Some(Command::Inspect(args)) => commands::inspect::inspect(&args),
         Some(Command::Bench(args)) => commands::bench::bench(&args),
+        Some(Command::Calibrate(args)) => commands::calibrate::calibrate(&args),
         Some(Command::Quantize(args)) => commands::quantize::quantize(&args),
         Some(Command::Train(args)) => commands::train::train(&args),
         Some(Command::Completions(args)) => commands::completions::completions(&args),

@@ -1,6 +1,7 @@
 //! One module per command: its options, and what it does with them.
 
 pub mod bench;
+pub mod calibrate;
 pub mod completions;
 pub mod eval;
 pub mod inspect;

@@ -2,12 +2,13 @@
 
 use super::{BenchArgs, Output, batch_of};
 use crate::args::precision_name;
+use crate::attention::read_calibration;
 use crate::failure::Failure;
 use crate::machine::Stopwatch;
 use crate::stats::{Random, Sample};
 use crate::{interrupt, peak, progress};
 use serde::Serialize;
-use sparing_engine::Engine;
+use sparing_engine::{Engine, Options};
 use sparing_model::{Architecture, Executor, Model};
 
 /// Runs of each combination before the timed ones: the first fills buffers, the second is for the clock to settle.
@@ -33,6 +34,8 @@ struct Cell {
 pub struct Row {
     /// Precision of the weights.
     pub precision: &'static str,
+    /// How values are computed.
+    pub attention: String,
     /// Threads used.
     pub threads: usize,
     /// Sequences per run.
@@ -53,7 +56,7 @@ pub struct Row {
     pub sequences_per_second: f64,
     /// Tokens per second at the median.
     pub tokens_per_second: f64,
-    /// Arithmetic done per second at the median, in GFLOP/s.
+    /// Arithmetic of the exact model done per second at the median, in GFLOP/s.
     pub gflops: f64,
     /// Share of what so many cores can do at most with this precision, each measured alone.
     pub peak_share: f64,
@@ -62,15 +65,19 @@ pub struct Row {
 impl Sweep {
     /// Compiles one engine per precision and number of threads.
     pub fn compile(args: &BenchArgs, lengths: &[usize], model: &Model) -> Result<Sweep, Failure> {
+        let calibration = read_calibration(&args.calibration, model)?;
         let mut engines = Vec::new();
         let mut cells = Vec::new();
         for precision in args.precisions() {
-            for &threads in &args.threads {
-                interrupt::check()?;
-                let options = args.machine(precision, threads).options();
-                engines.push(Engine::compile(model, &options)?);
-                for &batch in &args.batch {
-                    cells.extend(lengths.iter().map(|&length| Cell { engine: engines.len() - 1, batch, length }));
+            for attention in args.attentions() {
+                for &threads in &args.threads {
+                    interrupt::check()?;
+                    let (attention, calibration) = (attention.clone(), calibration.clone());
+                    let options = args.machine(precision, threads).options();
+                    engines.push(Engine::compile(model, &Options { attention, calibration, ..options })?);
+                    for &batch in &args.batch {
+                        cells.extend(lengths.iter().map(|&length| Cell { engine: engines.len() - 1, batch, length }));
+                    }
                 }
             }
         }
@@ -123,6 +130,7 @@ impl Sweep {
         let peak = peak::gflops(engine.precision()) * engine.threads() as f64;
         Row {
             precision: precision_name(engine.precision()),
+            attention: engine.attention().to_string(),
             threads: engine.threads(),
             batch: cell.batch,
             length: cell.length,

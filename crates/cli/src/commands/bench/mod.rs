@@ -6,9 +6,10 @@ mod worker;
 
 use crate::args::{MachineArgs, ModelOrShapeArgs, PrecisionArg, positive, threads};
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::{attention, interrupt};
 use clap::{Args, ValueEnum};
-use sparing_model::{Architecture, Batch, HeadKind, Sequence, Wanted};
+use sparing_model::{Architecture, AttentionPlan, Batch, HeadKind, Sequence, Wanted};
+use std::path::PathBuf;
 
 /// Measures latency and throughput by batch, length, precision and threads
 ///
@@ -20,6 +21,7 @@ Examples:
   sparing bench --shape bert-base               a published shape, nothing downloaded
   sparing bench MODEL --batch 1,8,32 --length 32,128 --precision f32,bf16,int8
   sparing bench MODEL --threads 1,2,4 -o md     a table for a README
+  sparing bench MODEL --attention exact --attention graded:0.4
   sparing bench MODEL --output hidden -o json   all rows of the last layer, no head; for scripts")]
 pub struct BenchArgs {
     #[command(flatten)]
@@ -40,6 +42,14 @@ pub struct BenchArgs {
     /// Threads; 0 means all cores
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = threads)]
     threads: Vec<usize>,
+
+    /// How values are computed, as in `sparing run`; may be given several times [default: what the model's plan says]
+    #[arg(long, value_name = "HOW", value_parser = attention::plan)]
+    attention: Vec<AttentionPlan>,
+
+    /// The calibration to use [default: calibration.safetensors in the model directory]
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
 
     /// Timed runs of every combination
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = positive)]
@@ -97,6 +107,11 @@ impl BenchArgs {
     /// The machine options of one combination.
     fn machine(&self, precision: Option<PrecisionArg>, threads: usize) -> MachineArgs {
         MachineArgs { threads, precision }
+    }
+
+    /// Ways to compute values asked for; `None` stands for the plan's.
+    fn attentions(&self) -> Vec<Option<AttentionPlan>> {
+        if self.attention.is_empty() { vec![None] } else { self.attention.iter().cloned().map(Some).collect() }
     }
 
     /// Precisions asked for; `None` stands for the plan's.

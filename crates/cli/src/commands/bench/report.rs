@@ -63,14 +63,22 @@ impl Report {
 
     fn table(&self) -> Table {
         let mut columns = vec![("precision", Align::Left)];
+        // Where all is exact, nobody needs to be told in every line.
+        let approximate = self.rows.iter().any(|row| row.attention != "exact");
+        if approximate {
+            columns.push(("attention", Align::Left));
+        }
         let numbers =
             ["threads", "batch", "length", "median ms", "p10", "p90", "CPU ms", "sequences/s", "tokens/s", "GFLOP/s"];
         columns.extend(numbers.map(|title| (title, Align::Right)));
         columns.push(("of peak", Align::Right));
         let mut table = Table::new(&columns);
         for row in &self.rows {
-            table.row([
-                row.precision.to_string(),
+            let mut cells = vec![row.precision.to_string()];
+            if approximate {
+                cells.push(row.attention.clone());
+            }
+            cells.extend([
                 row.threads.to_string(),
                 row.batch.to_string(),
                 row.length.to_string(),
@@ -83,6 +91,7 @@ impl Report {
                 format!("{:.1}", row.gflops),
                 percent(row.peak_share),
             ]);
+            table.row(cells);
         }
         table
     }
@@ -105,8 +114,9 @@ impl Report {
 }
 
 /// The fields of a [`Row`], in their order.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "precision",
+    "attention",
     "threads",
     "batch",
     "length",

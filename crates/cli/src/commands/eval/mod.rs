@@ -5,13 +5,14 @@ mod report;
 mod running;
 
 use crate::args::{MachineArgs, ModelArgs, PrecisionArg, positive, precision_name};
+use crate::attention::AttentionArgs;
 use crate::console::{self, Out};
 use crate::failure::Failure;
 use crate::{interrupt, progress};
 use clap::Args;
 use running::Running;
 use sparing_engine::Engine;
-use sparing_model::Model;
+use sparing_model::{AttentionPlan, Model};
 use sparing_tasks::{Agreement, Bootstrap, Columns, Dataset, Options, Progress, Select, Split, Task};
 use std::path::PathBuf;
 
@@ -26,6 +27,7 @@ Examples:
   sparing eval MODEL --task mrpc --data glue/MRPC   the task's folder, or the one above it
   sparing eval MODEL --data mine.csv --text review --label stars
   sparing eval MODEL --task sst2 --precision int8 --against f32
+  sparing eval MODEL --task sst2 --attention graded:0.4     values as precise as attention needs them
   sparing eval MODEL --task squad --data dev-v1.1.json --limit 500 --predictions answers.jsonl")]
 pub struct EvalArgs {
     #[command(flatten)]
@@ -92,6 +94,9 @@ pub struct EvalArgs {
     stride: Option<usize>,
 
     #[command(flatten)]
+    attention: AttentionArgs,
+
+    #[command(flatten)]
     machine: MachineArgs,
 }
 
@@ -110,7 +115,7 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
     let dataset = dataset(args)?;
     let model = args.model.open()?;
     let encoder = model.tokenizer()?;
-    let engine = Engine::compile(&model, &args.machine.options())?;
+    let engine = Engine::compile(&model, &args.attention.apply(args.machine.options(), &model)?)?;
     let options = options(args);
     let mut watch = Watch::new(dataset.examples.len());
     let running = Running::new(&engine, &model, &dataset, args.max_tokens, watch.is_shown());
@@ -175,7 +180,8 @@ fn agreement(
     options: &Options,
 ) -> Result<(&'static str, Agreement), Failure> {
     let other = MachineArgs { precision: Some(precision), ..args.machine };
-    let exact = Engine::compile(model, &other.options())?;
+    let attention = Some(AttentionPlan::default());
+    let exact = Engine::compile(model, &sparing_engine::Options { attention, ..other.options() })?;
     let encoder = model.tokenizer()?;
     let mut watch = Watch::new(dataset.examples.len());
     let mut step = |p: &Progress| watch.step(p, "agreement, ");

@@ -1,6 +1,7 @@
 //! The result of an evaluation, as a table and as JSON.
 
 use crate::args::precision_name;
+use crate::attention::describe;
 use crate::console::Out;
 use crate::failure::Failure;
 use crate::table::{Align, Table, count, seconds};
@@ -30,7 +31,38 @@ pub struct Summary {
     threads: usize,
     isa: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    attention: Option<Attention>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     against: Option<Against>,
+}
+
+/// What economised values cost.
+#[derive(Debug, Serialize)]
+struct Attention {
+    plan: String,
+    seed: u64,
+    /// Times fewer operations: of the value encoding on real tokens, of A·X·W, of the model, as the authors count.
+    values_ratio: f64,
+    attention_ratio: f64,
+    model_ratio: f64,
+    authors_ratio: f64,
+    #[serde(skip)]
+    line: String,
+}
+
+impl Attention {
+    fn new(engine: &Engine) -> Option<Attention> {
+        let (plan, spent) = (engine.attention(), engine.spending());
+        plan.mca.as_ref().map(|mca| Attention {
+            plan: plan.to_string(),
+            seed: mca.seed,
+            values_ratio: spent.values_ratio(),
+            attention_ratio: spent.attention_ratio(),
+            model_ratio: spent.model_ratio(),
+            authors_ratio: spent.authors_ratio(),
+            line: describe(plan, &spent),
+        })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -80,6 +112,7 @@ impl Summary {
             precision: precision_name(engine.precision()),
             threads: engine.threads(),
             isa: sparing_kernels::isa::active().name(),
+            attention: Attention::new(engine),
             against: agreement.map(|(precision, agreement)| Against { precision, agreement }),
         }
     }
@@ -107,6 +140,9 @@ impl Summary {
             count(self.tokens_per_second),
         ))?;
         out.line(&format!("{precision}, {threads} threads, {isa}; seed {}", self.seed))?;
+        if let Some(attention) = &self.attention {
+            out.line(&format!("{}; draws of seed {}", attention.line, attention.seed))?;
+        }
         match &self.against {
             Some(against) => against.print(precision, out),
             None => Ok(()),

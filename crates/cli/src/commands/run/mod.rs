@@ -8,6 +8,7 @@ mod tags;
 mod vectors;
 
 use crate::args::{MachineArgs, ModelArgs, positive};
+use crate::attention::AttentionArgs;
 use crate::console::{self, Out};
 use crate::failure::Failure;
 use crate::inputs::{Input, Inputs};
@@ -93,6 +94,9 @@ pub struct RunArgs {
     generate: generate::GenerateArgs,
 
     #[command(flatten)]
+    attention: AttentionArgs,
+
+    #[command(flatten)]
     machine: MachineArgs,
 }
 
@@ -138,7 +142,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let tokenizer = model.tokenizer()?;
     check(args, model.architecture.head.kind)?;
     let mut inputs = inputs(args)?;
-    let engine = Engine::compile(&model, &args.machine.options())?;
+    let engine = Engine::compile(&model, &args.attention.apply(args.machine.options(), &model)?)?;
     let single = args.texts.len() == 1;
     let session =
         Session { args, model: &model, tokenizer, engine: &engine, single, told_truncation: Cell::new(false) };
