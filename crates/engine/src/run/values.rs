@@ -105,10 +105,10 @@ impl Machine {
         self.team.run(economy.heads, &|head, _| {
             let mut picks = lock(&heads[head]);
             picks.clear();
-            let factors = draws.map(|draws| &draws.heads[head].factors[..]);
+            let draws = draws.map(|draws| &draws.heads[head].by_budget[..]);
             for (number, rows) in layout.sequences.iter().enumerate() {
                 let of = &pooled.row_f32(head)[rows.clone()];
-                economy.pick(&mut picks, rows.clone(), of, queries[number], dense[number], factors);
+                economy.pick(&mut picks, rows.clone(), of, queries[number], dense[number], draws);
             }
             picks.sort();
         });

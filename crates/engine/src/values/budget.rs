@@ -1,6 +1,6 @@
 //! From attention to budgets, and from budgets to work.
 
-use super::draw::Draws;
+use super::draw::{Budget, Draws};
 use super::{Economy, Spending, Ways};
 use sparing_kernels::Buffer;
 use sparing_kernels::Element;
@@ -149,17 +149,18 @@ impl Economy {
         pooled: &[f32],
         queries: usize,
         dense: bool,
-        factors: Option<&[f32]>,
+        draws: Option<&[Budget]>,
     ) {
         let mut spent = picks.spent;
         let (mut full, mut cheap) = (std::mem::take(&mut picks.full), std::mem::take(&mut picks.cheap));
         self.each(picks, pooled, queries, |token, r, exact| {
             let exact = exact || dense;
             let row = (rows.start + token) as u32;
-            let budget = if exact { r } else { self.buys(r) };
-            let factor = factors.map_or(1.0, |factors| factors[r as usize]);
+            let drawn = draws.map(|draws| draws[r as usize]).filter(|_| !exact);
+            let Budget { steps: budget, factor } = drawn.unwrap_or(Budget { steps: self.buys(r), factor: 1.0 });
+            let cost = self.cost(drawn.map_or(r, |drawn| drawn.steps), exact);
             (if exact { &mut full } else { &mut cheap }).push(Pick { row, budget, factor });
-            spent.add(self, r, exact, self.cost(r, exact));
+            spent.add(self, r, exact, cost);
         });
         (picks.full, picks.cheap, picks.spent) = (full, cheap, spent);
     }

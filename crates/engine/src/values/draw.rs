@@ -54,8 +54,17 @@ pub(crate) struct Draws {
 /// The draws of one head.
 pub(crate) struct HeadDraws {
     pub(crate) drawn: Drawn,
-    /// The estimator's factor for every budget, from 0 on.
-    pub(crate) factors: Vec<f32>,
+    /// What every budget from 0 on means.
+    pub(crate) by_budget: Vec<Budget>,
+}
+
+/// What a budget means for a sequence of draws.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// Draws to use, from the first on.
+    pub(crate) steps: u32,
+    /// The estimator's factor, see [`Drawn`].
+    pub(crate) factor: f32,
 }
 
 impl Draws {
@@ -72,15 +81,15 @@ impl Draws {
             // Every head of every layer has a stream of its own.
             let mut random = Random::new(seed, (layer as u64) << 32 | head as u64);
             let order =
-                if without_replacement { priority(spread, &mut random) } else { independent(spread, &mut random) };
-            let Order { index, scale, floor, factors } = order;
-            HeadDraws { drawn: Drawn::pack(weights, width, inputs, &index, &scale, &floor, mean), factors }
+                if without_replacement { systematic(spread, &mut random) } else { independent(spread, &mut random) };
+            let Order { index, scale, floor, by_budget } = order;
+            HeadDraws { drawn: Drawn::pack(weights, width, inputs, &index, &scale, &floor, mean), by_budget }
         });
         Draws { heads: heads.collect() }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.heads.iter().map(|head| head.drawn.bytes() + 4 * head.factors.len()).sum()
+        self.heads.iter().map(|head| head.drawn.bytes() + 8 * head.by_budget.len()).sum()
     }
 }
 
@@ -89,7 +98,7 @@ struct Order {
     index: Vec<u32>,
     scale: Vec<f32>,
     floor: Vec<f32>,
-    factors: Vec<f32>,
+    by_budget: Vec<Budget>,
 }
 
 /// Equation 5: `H[j] = 1/r Σ X[j, s_k] W[s_k] / p(s_k)`, the s_k independent and with replacement. As many draws as inputs.
@@ -112,23 +121,49 @@ fn independent(spread: &Spread, random: &mut Random) -> Order {
     };
     let index: Vec<usize> = (0..inputs).map(draw).collect();
     let scale = index.iter().map(|i| (1.0 / spread.share[*i]) as f32).collect();
-    let factors = (0..=inputs).map(|r| 1.0 / r.max(1) as f32).collect();
-    Order { index: index.iter().map(|i| *i as u32).collect(), scale, floor: vec![0.0; inputs], factors }
+    let by_budget = (0..=inputs).map(|r| Budget { steps: r as u32, factor: 1.0 / r.max(1) as f32 }).collect();
+    Order { index: index.iter().map(|i| *i as u32).collect(), scale, floor: vec![0.0; inputs], by_budget }
 }
 
-/// Without replacement, and nested: priority sampling (Duffield, Lund and Thorup 2007). Inputs in descending order of
-/// `w_i / u_i`; with budget r the threshold t is the (r+1)-th of these, input i was certain to come with probability
-/// `min(1, w_i / t)` given t, and weighs the inverse of that: `max(w_i, t) / w_i`.
-fn priority(spread: &Spread, random: &mut Random) -> Order {
-    let inputs = spread.share.len();
-    let priorities: Vec<f64> = spread.share.iter().map(|w| w / random.unit().max(1e-300)).collect();
+/// Without replacement: input i belongs to the sample of budget r if `u_i <= min(1, c_r w_i)`, where c_r makes these
+/// probabilities add up to r, and weighs their inverse (Horvitz and Thompson 1952): `max(w_i, 1/c_r) / w_i`. The u_i stay the
+/// same for all budgets, so samples are nested and in one order, that of `u_i / w_i`; each is uniform, so every budget is
+/// unbiased; and they are spread evenly (a random permutation of strata, Brewer's collocated sampling), so samples have
+/// about r inputs.
+fn systematic(spread: &Spread, random: &mut Random) -> Order {
+    let w = &spread.share;
+    let inputs = w.len();
+    let mut strata: Vec<usize> = (0..inputs).collect();
+    for i in (1..inputs).rev() {
+        strata.swap(i, (random.unit() * (i + 1) as f64) as usize);
+    }
+    let u: Vec<f64> = strata.iter().map(|s| (*s as f64 + random.unit()) / inputs as f64).collect();
+    // Inputs that never vary are never needed: they come last, and count for nothing.
+    let enters = |i: usize| if w[i] > 0.0 { u[i] / w[i] } else { f64::INFINITY };
     let mut index: Vec<usize> = (0..inputs).collect();
-    index.sort_by(|a, b| priorities[*b].total_cmp(&priorities[*a]).then(a.cmp(b)));
-    let share = |i: &usize| spread.share[*i];
+    index.sort_by(|a, b| enters(*a).total_cmp(&enters(*b)).then(a.cmp(b)));
+    let mut sorted = w.clone();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let (mut certain, mut rest) = (0, sorted.iter().sum::<f64>());
+    let useful = sorted.iter().filter(|w| **w > 0.0).count();
+    let by_budget = (0..=inputs).map(|r| {
+        // The largest are certain: as long as the next would be more than certain, it is taken out.
+        while certain < r.min(useful) && (r - certain) as f64 * sorted[certain] >= rest {
+            rest -= sorted[certain];
+            certain += 1;
+        }
+        if certain >= useful || r >= useful {
+            return Budget { steps: useful as u32, factor: 0.0 };
+        }
+        let c = (r - certain) as f64 / rest;
+        let steps = index.partition_point(|i| u[*i] <= (c * w[*i]).min(1.0)) as u32;
+        Budget { steps, factor: if c > 0.0 { (1.0 / c) as f32 } else { 0.0 } }
+    });
+    let by_budget = by_budget.collect();
+    let share = |i: &usize| w[*i];
     let scale = index.iter().map(share).map(|w| if w > 0.0 { (1.0 / w) as f32 } else { 0.0 }).collect();
     let floor = index.iter().map(share).map(|w| w as f32).collect();
-    let factors = (0..=inputs).map(|r| index.get(r).map_or(0.0, |i| priorities[*i] as f32)).collect();
-    Order { index: index.iter().map(|i| *i as u32).collect(), scale, floor, factors }
+    Order { index: index.iter().map(|i| *i as u32).collect(), scale, floor, by_budget }
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014), a stream per seed and number.

@@ -3,6 +3,8 @@
 //! An economised layer computes queries and keys, then how much attention every token gets, then a budget per head and
 //! token, then the values within the budgets, then attention as usual. `docs/methods/values.md` derives the estimators.
 
+#[cfg(test)]
+mod bounds;
 mod budget;
 mod calibrate;
 mod draw;

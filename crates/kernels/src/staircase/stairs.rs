@@ -62,7 +62,7 @@ impl Stairs {
 ///
 /// A token with budget `r` and factor `t` gets `Σ (k < r) max(floor[k], t) · (x[index[k]] - mean[index[k]]) · W[index[k]] · scale[k]`.
 /// With `floor = 0`, `t = 1/r` and `scale = 1/p` this is the mean of `r` independent draws (equation 5 of the paper); with
-/// `floor = w`, `scale = 1/w` and `t` the threshold of priority sampling it is the Horvitz-Thompson sum of draws without
+/// `floor = w`, `scale = 1/w` and inclusion probabilities `min(1, w/t)` it is the Horvitz-Thompson sum of draws without
 /// replacement.
 pub struct Drawn {
     pub(super) inputs: usize,
