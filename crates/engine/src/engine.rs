@@ -9,7 +9,7 @@ use crate::options::{Options, RunOptions};
 use crate::profile::{Clock, PartTime};
 use crate::program::Program;
 use crate::run::{Machine, Observer, rows};
-use crate::values::Spending;
+use crate::values::{Spending, Sums};
 use sparing_kernels::{Chunks, Element, Team, isa};
 use sparing_model::{Architecture, AttentionPlan, Batch, Error, Executor, GlobalTokens, HeadRows, Model, Outputs};
 use sparing_model::{Precision, Wanted};
@@ -167,7 +167,7 @@ impl Engine {
         batch.check(&self.architecture)?;
         let economised = self.planned(&batch.wanted).filter(|_| !options.exact);
         let program = economised.unwrap_or_else(|| self.program(&batch.wanted));
-        let seed = options.seed.or(self.attention.mca.as_ref().map(|mca| mca.seed)).unwrap_or(0);
+        let seed = self.seed(options);
         let mut outputs = Outputs { width: program.output.width(), sequences: Vec::new() };
         outputs.sequences.resize_with(batch.sequences.len(), Vec::new);
         self.arenas.with(|arena| {
@@ -195,6 +195,45 @@ impl Engine {
             arena.once = once;
         });
         Ok(outputs)
+    }
+
+    /// Runs wave by wave like [`Engine::run_as`], exactly, with economised values beside it.
+    pub(crate) fn run_examined(
+        &self,
+        batch: &Batch,
+        options: &RunOptions,
+        examined: &mut Vec<Sums>,
+    ) -> Result<Outputs, Error> {
+        batch.check(&self.architecture)?;
+        let program = self.planned(&batch.wanted).ok_or_else(|| {
+            Error::new("attention is exact: there is nothing to examine; give --attention, such as mca:0.4")
+        })?;
+        let mut outputs = Outputs { width: program.output.width(), sequences: Vec::new() };
+        self.arenas.with(|arena| {
+            let all: Vec<usize> = (0..batch.sequences.len()).collect();
+            let mut rest = &all[..];
+            arena.values.seed = self.seed(options);
+            while !rest.is_empty() {
+                let wave;
+                (wave, rest) = rest.split_at(self.wave(batch, rest));
+                let sequences = wave.iter().map(|i| (&batch.sequences[*i], self.select(&batch.wanted, *i)));
+                arena.layout.fill(sequences, self.global_tokens(), 0);
+                let mut layers = Vec::new();
+                self.machine.run_examined(program, arena, &mut layers);
+                outputs.sequences.extend((0..wave.len()).map(|place| result(program, arena, place)));
+                if examined.is_empty() {
+                    *examined = layers;
+                } else {
+                    examined.iter_mut().zip(layers).for_each(|(all, layer)| all.join(layer));
+                }
+            }
+        });
+        Ok(outputs)
+    }
+
+    /// Seed of a run's draws.
+    fn seed(&self, options: &RunOptions) -> u64 {
+        options.seed.or(self.attention.mca.as_ref().map(|mca| mca.seed)).unwrap_or(0)
     }
 
     /// Books what a run with economised values spent.

@@ -1,6 +1,7 @@
 //! Running a program on a laid-out batch.
 
 mod attend;
+mod examine;
 mod local;
 mod rearrange;
 mod values;
@@ -51,19 +52,21 @@ impl Machine {
                     self.attend(attend, arena, cache.as_deref_mut());
                     clock.add(Some(attend.layer), Part::Scores, began);
                 }
-                Segment::Gather { rows, from, to } => {
-                    rearrange::gather(arena, *rows, *from, *to);
-                    clock.add(None, Part::Head, began);
-                }
-                Segment::Scatter { rows, from, to } => {
-                    rearrange::scatter(arena, *rows, *from, *to);
-                    clock.add(None, Part::Head, began);
-                }
-                Segment::Pool { kind, from, to } => {
-                    rearrange::pool(&self.team, arena, *kind, *from, *to);
+                other => {
+                    self.move_rows(other, arena);
                     clock.add(None, Part::Head, began);
                 }
             }
+        }
+    }
+
+    /// Runs a segment that moves or pools rows.
+    fn move_rows(&self, segment: &Segment, arena: &mut Arena) {
+        match segment {
+            Segment::Gather { rows, from, to } => rearrange::gather(arena, *rows, *from, *to),
+            Segment::Scatter { rows, from, to } => rearrange::scatter(arena, *rows, *from, *to),
+            Segment::Pool { kind, from, to } => rearrange::pool(&self.team, arena, *kind, *from, *to),
+            Segment::RowLocal(_) | Segment::Values(_) | Segment::Attend(_) => unreachable!("these compute"),
         }
     }
 }

@@ -29,27 +29,37 @@ impl Machine {
         let Arena { full, layout, scratch, values: space, .. } = arena;
         let draws = economy.draws(space.seed);
         let all_dense = self.pick(step, economy, draws.as_deref(), layout, space);
+        if all_dense {
+            self.exact_values(step, arena);
+            return clock.add(Some(step.attend.layer), Part::Qkv, began);
+        }
         let view = step.attend.v;
         taking(full, view, |full, out| {
             let x = rows(full, step.input, tokens);
-            let mut out = out.rows_mut(tokens, view.stride).columns(view.start..view.end);
-            if all_dense {
-                let packed = &self.constants.matrices[economy.matrix];
-                let epilogue = Epilogue { bias: packed.bias.as_deref(), ..Epilogue::default() };
-                let chunk = chunk_rows(tokens, self.team.threads());
-                let chunks = Chunks::new(out.borrow(), chunk);
-                self.team.run(tokens.div_ceil(chunk), &|index, worker| {
-                    let rows = x.range(index * chunk..tokens.min((index + 1) * chunk));
-                    gemm(rows, &packed.matrix, &epilogue, chunks.take(index), &mut scratch.get(worker));
-                });
-                return;
-            }
+            let out = out.rows_mut(tokens, view.stride).columns(view.start..view.end);
             let heads: Vec<MutexGuard<HeadPicks>> = space.heads[..economy.heads].iter().map(lock).collect();
             let parts = heads.iter().enumerate().flat_map(|(h, picks)| economy.parts(h, picks, draws.as_deref()));
             let parts: Vec<Work> = parts.filter(|part| !part.picks.is_empty()).collect();
             encode(&self.team, x, economy.width, &parts, out, scratch);
         });
         clock.add(Some(step.attend.layer), Part::Qkv, began);
+    }
+
+    /// The values themselves, by the product that exact programs run.
+    pub(super) fn exact_values(&self, step: &Values, arena: &mut Arena) {
+        let Arena { full, layout, scratch, .. } = arena;
+        let packed = &self.constants.matrices[self.constants.economies[step.economy].matrix];
+        let (tokens, view) = (layout.count(RowSet::All), step.attend.v);
+        taking(full, view, |full, out| {
+            let x = rows(full, step.input, tokens);
+            let epilogue = Epilogue { bias: packed.bias.as_deref(), ..Epilogue::default() };
+            let chunk = chunk_rows(tokens, self.team.threads());
+            let chunks = Chunks::new(out.rows_mut(tokens, view.stride).columns(view.start..view.end), chunk);
+            self.team.run(tokens.div_ceil(chunk), &|index, worker| {
+                let rows = x.range(index * chunk..tokens.min((index + 1) * chunk));
+                gemm(rows, &packed.matrix, &epilogue, chunks.take(index), &mut scratch.get(worker));
+            });
+        });
     }
 
     /// Attention that every token gets, `[heads, tokens]`.

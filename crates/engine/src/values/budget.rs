@@ -122,16 +122,20 @@ impl Economy {
         picks.budgets = budgets;
     }
 
-    /// Operations of one token and head.
-    fn cost(&self, r: u32, exact: bool) -> u64 {
+    /// Operations of one token and head that is computed cheaply, from what its budget buys.
+    pub(crate) fn cost_of(&self, bought: u32) -> u64 {
         let (inputs, width) = (self.inputs as u64, self.width as u64);
         match self.ways {
-            _ if exact => 2 * inputs * width,
-            Ways::Drawn(_) => 2 * r as u64 * width,
-            Ways::Graded(_) => 2 * self.buys(r) as u64 * (inputs + width),
+            Ways::Drawn(_) => 2 * bought as u64 * width,
+            Ways::Graded(_) => 2 * bought as u64 * (inputs + width),
             Ways::Mean => 0,
             Ways::Int8(_) => 2 * inputs * width,
         }
+    }
+
+    /// Operations of one token and head.
+    pub(crate) fn cost(&self, r: u32, exact: bool) -> u64 {
+        if exact { 2 * (self.inputs * self.width) as u64 } else { self.cost_of(self.buys(r)) }
     }
 
     /// What the clock sees of it: int8 operations are faster.

@@ -9,10 +9,13 @@ mod budget;
 mod calibrate;
 mod draw;
 mod eigen;
+mod examine;
 mod spending;
 
 pub(crate) use budget::{HeadPicks, Space};
 pub use calibrate::Calibrator;
+pub use examine::LayerExamined;
+pub(crate) use examine::Sums;
 pub use spending::Spending;
 
 use crate::compile::Packed;
@@ -47,6 +50,8 @@ pub(crate) struct Economy {
     pub(crate) bias: Vec<f32>,
     /// The values of the mean row: added to what is centred.
     pub(crate) settled: Vec<f32>,
+    /// `||W_h||_F`, mean over the heads.
+    pub(crate) mean_frobenius: f64,
     pub(crate) ways: Ways,
 }
 
@@ -130,6 +135,7 @@ impl Economy {
             full: parts(&packed.matrix),
             bias,
             settled,
+            mean_frobenius: (0..heads).map(|h| frobenius(head(h))).sum::<f64>() / heads as f64,
             ways,
         })
     }
@@ -178,6 +184,11 @@ impl Drawing {
         kept.iter().map(|(_, draws)| draws.bytes()).sum::<usize>()
             + self.spreads.iter().map(Spread::bytes).sum::<usize>()
     }
+}
+
+/// `||W||_F`.
+fn frobenius(weights: &[f32]) -> f64 {
+    weights.iter().map(|w| (*w as f64).powi(2)).sum::<f64>().sqrt()
 }
 
 /// `bias + W x`.
