@@ -175,6 +175,7 @@ impl Engine {
             let mut once = std::mem::take(&mut arena.once);
             once.fill(batch, self.once, self.reads_types);
             (arena.values.seed, arena.values.spent) = (seed, Spending::default());
+            arena.values.kept_for = None;
             let mut rest = once.computed.as_slice();
             while !rest.is_empty() {
                 let wave;
@@ -212,7 +213,7 @@ impl Engine {
         self.arenas.with(|arena| {
             let all: Vec<usize> = (0..batch.sequences.len()).collect();
             let mut rest = &all[..];
-            arena.values.seed = self.seed(options);
+            (arena.values.seed, arena.values.kept_for) = (self.seed(options), None);
             while !rest.is_empty() {
                 let wave;
                 (wave, rest) = rest.split_at(self.wave(batch, rest));

@@ -7,7 +7,7 @@ use crate::generate::Cache;
 use crate::layout::{Layout, Spans};
 use crate::program::{Attend, Positions, RowSet};
 use crate::relative::{BLOCK, SEGMENT_COLUMNS};
-use sparing_kernels::attention::{Attention, ScoreBias, Span, attend};
+use sparing_kernels::attention::{Attention, ScoreBias, Span, attend_kept};
 use sparing_kernels::{Activation, Buffer, Chunks, Element, Epilogue, PerWorker, Rows, RowsMut, Scratch, gemm};
 
 /// Bytes of position scores to hold at a time.
@@ -54,11 +54,14 @@ struct Task {
 impl Machine {
     /// Runs an attention segment.
     pub(super) fn attend(&self, step: &Attend, arena: &mut Arena, cache: Option<&mut Cache>) {
-        let Arena { full, layout, scratch, wave, .. } = arena;
+        let Arena { full, layout, scratch, wave, values, .. } = arena;
         let queries = layout.count(step.queries);
         if queries == 0 {
             return;
         }
+        // Probabilities of this attention, if its values needed them.
+        // For this attention only: the next one of these rows may have other keys.
+        let kept = values.kept_for.take().filter(|kept| kept == step).map(|_| &values.kept);
         let tokens = layout.count(RowSet::All);
         taking(full, step.out, |full, out| {
             let q = rows(full, step.q, queries);
@@ -68,7 +71,7 @@ impl Machine {
             }
             let mut out = out.rows_mut(queries, step.out.stride).columns(step.out.start..step.out.end);
             self.scored(step, layout, wave, scratch, q, false, &mut |attention, spans| {
-                attend(&self.team, attention, q, k, v, spans, out.borrow(), scratch);
+                attend_kept(&self.team, attention, q, k, v, spans, out.borrow(), kept, scratch);
             });
         });
     }

@@ -6,7 +6,7 @@ use super::{Machine, rows};
 use crate::arena::Arena;
 use crate::layout::Layout;
 use crate::profile::Clock;
-use crate::program::{Part, RowSet, Values};
+use crate::program::{Part, Positions, RowSet, Values};
 use crate::values::{Economy, HeadPicks, Space};
 use sparing_kernels::attention::{Pooling as PooledBy, importance};
 use sparing_kernels::staircase::{Part as Work, encode};
@@ -65,7 +65,9 @@ impl Machine {
     /// Attention that every token gets, `[heads, tokens]`.
     fn importance(&self, step: &Values, economy: &Economy, tokens: usize, arena: &mut Arena) {
         let Arena { full, layout, scratch, wave, values: space, .. } = arena;
-        let mut out = space.importance.rows_mut(economy.heads, tokens);
+        let Space { importance: pooled, kept, kept_for, .. } = space;
+        *kept_for = None;
+        let mut out = pooled.rows_mut(economy.heads, tokens);
         for head in 0..economy.heads {
             out.row_f32(head).fill(0.0);
         }
@@ -80,9 +82,13 @@ impl Machine {
             Pooling::Median => PooledBy::Median,
         };
         let whole = economy.pooling == Pooling::Median;
+        // Positions that depend on the query come in waves, which overwrite each other.
+        let keep = !matches!(step.attend.positions, Positions::Relative(_));
         self.scored(&step.attend, layout, wave, scratch, q, whole, &mut |attention, spans| {
-            importance(&self.team, attention, q, k, spans, pooling, out.borrow(), scratch);
+            let kept = keep.then_some(&mut *kept);
+            importance(&self.team, attention, q, k, spans, pooling, out.borrow(), kept, scratch);
         });
+        *kept_for = keep.then(|| step.attend.clone());
     }
 
     /// Decides what is computed how. Returns whether everything is exact.

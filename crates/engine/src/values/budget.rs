@@ -2,9 +2,10 @@
 
 use super::draw::{Budget, Draws};
 use super::{Economy, Spending, Ways};
-use sparing_kernels::Buffer;
-use sparing_kernels::Element;
+use crate::program::Attend;
+use sparing_kernels::attention::Kept;
 use sparing_kernels::staircase::{Part, Pick, Way};
+use sparing_kernels::{Buffer, Element};
 use sparing_model::{Length, Pooling};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -20,6 +21,9 @@ const INT8_COST: f64 = 0.25;
 pub(crate) struct Space {
     /// Pooled attention `[heads, tokens]`.
     pub(crate) importance: Buffer,
+    /// Probabilities from which the importance came, for the attention that follows.
+    pub(crate) kept: Kept,
+    pub(crate) kept_for: Option<Attend>,
     /// Per head, what is computed how.
     pub(crate) heads: Vec<Mutex<HeadPicks>>,
     /// Per sequence: all of it exactly.
@@ -34,6 +38,8 @@ impl Default for Space {
     fn default() -> Self {
         Space {
             importance: Buffer::new(Element::F32),
+            kept: Kept::default(),
+            kept_for: None,
             heads: Vec::new(),
             dense: Vec::new(),
             queries: Vec::new(),

@@ -57,7 +57,7 @@ pub(crate) struct Economy {
 
 /// What a sampler needs.
 pub(crate) enum Ways {
-    Drawn(Drawing),
+    Drawn(Box<Drawing>),
     Graded(Vec<Graded>),
     Mean,
     Int8(Vec<PackedMatrix>),
@@ -98,13 +98,13 @@ impl Economy {
         };
         let drawing = |spreads: Vec<Spread>, mean: Option<&Vec<f32>>| {
             let kept = Mutex::new(Vec::new());
-            Ways::Drawn(Drawing {
+            Ways::Drawn(Box::new(Drawing {
                 weights: weights.clone(),
                 value: attention.value.clone(),
                 spreads,
                 mean: mean.cloned(),
                 kept,
-            })
+            }))
         };
         let ways = match mca.sampler {
             Sampler::Paper => drawing((0..heads).map(|h| Spread::norms(head(h), width, inputs)).collect(), None),

@@ -10,7 +10,7 @@ mod strip;
 use crate::epilogue::Place;
 use crate::simd::Level;
 use crate::{Aligned, PerWorker, Rows, RowsMut, Scratch, Team};
-pub use importance::{Pooling, importance};
+pub use importance::{Kept, Pooling, importance};
 use std::ops::Range;
 
 /// Working memory of one thread.
@@ -115,6 +115,21 @@ pub fn attend(
     out: RowsMut,
     scratch: &PerWorker<Scratch>,
 ) {
+    attend_kept(team, attention, q, k, v, spans, out, None, scratch);
+}
+
+/// [`attend`], but probabilities that [`importance`] kept for these very queries, keys and spans are not computed again.
+pub fn attend_kept(
+    team: &Team,
+    attention: &Attention,
+    q: Rows,
+    k: Rows,
+    v: Rows,
+    spans: &[Span],
+    out: RowsMut,
+    kept: Option<&Kept>,
+    scratch: &PerWorker<Scratch>,
+) {
     let width = attention.heads * attention.head_width;
     for rows in [&q, &k, &v, &out.as_rows()] {
         assert_eq!(rows.width(), width, "heads * head width");
@@ -126,7 +141,10 @@ pub fn attend(
     }
     let mut out = out;
     let place = Place::of(&mut out);
-    attend_at(Level::active(), team, attention, q, k, v, spans, place, scratch);
+    if let Some(kept) = kept {
+        kept.check(attention, spans);
+    }
+    attend_at(Level::active(), team, attention, q, k, v, spans, place, kept, scratch);
 }
 
 fn check(attention: &Attention, span: &Span, q: &Rows, k: &Rows, v: &Rows, out: &RowsMut) {
@@ -159,6 +177,7 @@ fn attend_at(
     v: Rows,
     spans: &[Span],
     out: Place,
+    kept: Option<&Kept>,
     scratch: &PerWorker<Scratch>,
 ) {
     team.run(spans.len() * attention.heads, &|task, worker| {
@@ -179,7 +198,9 @@ fn attend_at(
         // SAFETY: the level is available, `check` compared all ranges with the views, and each task writes only its own
         // span's rows and its own head's columns.
         unsafe {
-            if span.queries.len() <= FEW {
+            if let Some((kept, step)) = kept.and_then(|kept| kept.of(task)) {
+                strip::mix(level, &job, kept, step, space);
+            } else if span.queries.len() <= FEW {
                 few::attend_at(level, &job, space);
             } else {
                 strip::attend(level, &job, space);

@@ -32,7 +32,7 @@ pub(super) struct Strip<'a, 'b> {
     pub(super) level: Level,
     tile: Tile,
     /// Both products in bf16 pairs.
-    pairs: bool,
+    pub(super) pairs: bool,
     /// Words of a query or key.
     words: usize,
     pub(super) panel: usize,
@@ -139,13 +139,18 @@ impl<'a, 'b> Strip<'a, 'b> {
         for (lane, position) in positions[..count].iter_mut().enumerate() {
             *position = job.position(first + lane) as f32;
         }
-        let (low, high) =
-            positions[..count].iter().fold((usize::MAX, 0), |(l, h), p| (l.min(*p as usize), h.max(*p as usize)));
         let biased = !matches!(job.attention.bias, ScoreBias::None);
         if biased {
             self.fill_bias(first, count, space);
         }
-        (positions, low..high + 1, biased)
+        (positions, self.positions(first, count), biased)
+    }
+
+    /// The range of some queries' positions.
+    fn positions(&self, first: usize, count: usize) -> Range<usize> {
+        let all = (first..first + count).map(|query| self.job.position(query));
+        let (low, high) = all.fold((usize::MAX, 0), |(low, high), p| (low.min(p), high.max(p)));
+        low..high + 1
     }
 
     unsafe fn panel_of_queries(&self, first: usize, count: usize, space: &mut Workspace) {
@@ -293,13 +298,58 @@ impl<'a, 'b> Strip<'a, 'b> {
                 values = values.add(keys.start * width);
             }
             let scores = space.scores.as_slice().as_ptr().cast::<u32>();
+            self.weigh(count, values, scores, state.started, space);
+        }
+        state.started = true;
+    }
+
+    /// Adds values weighted by probabilities to the result; `count` steps of keys, or of pairs of keys.
+    ///
+    /// # Safety
+    /// So many rows of values and probabilities; the result has room for the width.
+    unsafe fn weigh(&self, count: usize, values: *const u32, weights: *const u32, more: bool, space: &mut Workspace) {
+        let (width, panel) = (self.job.k.width(), self.panel);
+        // SAFETY: the caller's promise.
+        unsafe {
             let result = space.result.as_mut_slice().as_mut_ptr().add(4 * panel).cast::<u32>();
             for (start, rows) in self.tile.cuts(width) {
                 let c = result.add(start * panel);
-                (self.tile.run)(rows, count, values.add(start), width, scores, c, panel, state.started);
+                (self.tile.run)(rows, count, values.add(start), width, weights, c, panel, more);
             }
         }
-        state.started = true;
+    }
+}
+
+/// Keys that [`attend`] takes as one block.
+pub(super) fn longest_block(level: Level, element: Element) -> usize {
+    let format = if element == Element::Bf16 { Format::Bf16 } else { Format::F32 };
+    let key_tile = Tile::of(level, format).rows & !1;
+    ONE_BLOCK - ONE_BLOCK % key_tile
+}
+
+/// Attention from kept probabilities: what [`attend`] does after its softmax, to the same bits.
+///
+/// # Safety
+/// As for [`attend`]; `kept` holds the job's panels, `step` words each: sums by lane, then probabilities.
+pub(super) unsafe fn mix(level: Level, job: &Job, kept: *const f32, step: usize, space: &mut Workspace) {
+    let strip = Strip::new(level, job);
+    let (panel, width) = (strip.panel, job.k.width());
+    space.result.ensure(width.next_multiple_of(16) * panel + 4 * panel);
+    space.rows.ensure(width.next_multiple_of(16) * panel);
+    // SAFETY: sizes as ensured; the rest is the caller's promise.
+    unsafe {
+        strip.lay_out_values(space);
+        for (number, first) in (0..job.q.count()).step_by(panel).enumerate() {
+            let count = panel.min(job.q.count() - first);
+            let visible = strip.visible(strip.positions(first, count));
+            let from = kept.add(number * step);
+            from.copy_to_nonoverlapping(space.result.as_mut_slice().as_mut_ptr().add(panel), panel);
+            let mut values = space.values.as_slice().as_ptr();
+            values = values.add(if strip.pairs { visible.start / 2 } else { visible.start } * width);
+            let steps = if strip.pairs { visible.len().div_ceil(2) } else { visible.len() };
+            strip.weigh(steps, values, from.add(panel).cast(), false, space);
+            write_result_at(level, job, first, count, space);
+        }
     }
 }
 

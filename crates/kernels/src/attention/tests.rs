@@ -30,7 +30,7 @@ fn compare_importance(attention: &Attention, q: Rows, k: Rows, spans: &[Span], t
         for level in Level::all_available() {
             let mut got = vec![0f32; want.len()];
             let place = Place::of(&mut RowsMut::f32(&mut got, keys));
-            importance::importance_at(level, &team, attention, q, k, spans, pooling, place, &scratch);
+            importance::importance_at(level, &team, attention, q, k, spans, pooling, place, None, &scratch);
             for (i, (g, w)) in got.iter().zip(&want).enumerate() {
                 assert!(
                     (g - w).abs() <= tolerance * (1.0 + w),
@@ -51,24 +51,46 @@ fn compare(attention: &Attention, lengths: &[(usize, usize)], spans: &[Span], se
     let to16 = |d: &[f32]| d.iter().map(|x| f32_to_bf16(*x)).collect::<Vec<_>>();
     let (q16, k16, v16) = (to16(&q), to16(&k), to16(&v));
     compare_importance(attention, rows(&q), rows(&k), spans, 2e-5);
+    compare_kept(attention, rows(&q), rows(&k), rows(&v), spans);
+    let narrow = |d| Rows::bf16(d, width);
+    compare_kept(attention, narrow(&q16), narrow(&k16), narrow(&v16), spans);
     compare_importance(attention, Rows::bf16(&q16, width), Rows::bf16(&k16, width), spans, 1e-3);
     let team = Team::new(2);
     let scratch = PerWorker::new(2, Scratch::default);
     for level in Level::all_available() {
         let mut got = vec![f32::NAN; queries * width];
         let place = Place::of(&mut RowsMut::f32(&mut got, width));
-        attend_at(level, &team, attention, rows(&q), rows(&k), rows(&v), spans, place, &scratch);
+        attend_at(level, &team, attention, rows(&q), rows(&k), rows(&v), spans, place, None, &scratch);
         for (i, (g, w)) in got.iter().zip(&want).enumerate() {
             assert!((g - w).abs() <= 2e-5, "{level:?} at {i} of {spans:?}: {g} for {w}");
         }
         let mut got = vec![0u16; queries * width];
         let place = Place::of(&mut RowsMut::bf16(&mut got, width));
         let rows = |d| Rows::bf16(d, width);
-        attend_at(level, &team, attention, rows(&q16), rows(&k16), rows(&v16), spans, place, &scratch);
+        attend_at(level, &team, attention, rows(&q16), rows(&k16), rows(&v16), spans, place, None, &scratch);
         for (g, w) in got.iter().zip(&want) {
             // bf16 scores of size ~10 err by a few hundredths.
             assert!((bf16_to_f32(*g) - w).abs() <= 0.15, "{level:?} bf16: {} for {w}", bf16_to_f32(*g));
         }
+    }
+}
+
+/// Attention from kept probabilities is the same to the bit.
+fn compare_kept(attention: &Attention, q: Rows, k: Rows, v: Rows, spans: &[Span]) {
+    let width = attention.heads * attention.head_width;
+    let (team, scratch) = (Team::new(2), PerWorker::new(2, Scratch::default));
+    for level in Level::all_available() {
+        let mut kept = Kept::default();
+        let mut pooled = vec![0f32; attention.heads * k.count()];
+        let place = Place::of(&mut RowsMut::f32(&mut pooled, k.count()));
+        importance::importance_at(level, &team, attention, q, k, spans, Pooling::Max, place, Some(&mut kept), &scratch);
+        let run = |kept: Option<&Kept>| {
+            let mut got = vec![0f32; q.count() * width];
+            let place = Place::of(&mut RowsMut::f32(&mut got, width));
+            attend_at(level, &team, attention, q, k, v, spans, place, kept, &scratch);
+            got
+        };
+        assert_eq!(run(Some(&kept)), run(None), "{level:?} {spans:?}");
     }
 }
 
