@@ -15,6 +15,9 @@ use std::ops::Range;
 /// Most rows of the left side that are laid out at a time.
 const BLOCK: usize = 126;
 
+/// Rows of the right side that one task copies.
+const ROWS: usize = 64;
+
 /// Most terms of a sum between returns to memory.
 const STEPS: usize = 640;
 
@@ -81,6 +84,14 @@ unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
 
+impl Target {
+    /// Address of a word.
+    unsafe fn at(&self, number: usize) -> *mut u32 {
+        // SAFETY: the caller's promise that the word exists.
+        unsafe { self.0.add(number) }
+    }
+}
+
 impl Panels {
     /// Lays a right side out, by the whole team.
     pub fn fill(&mut self, team: &Team, side: Side) {
@@ -97,24 +108,30 @@ impl Panels {
         let (from, step) = side.address();
         let from = Target(from.cast_mut());
         let (height, width) = (self.height, self.width);
-        let one = |index: usize| {
-            let (from, to) = (from, to);
-            let first = index * panel;
-            let count = panel.min(width - first);
-            // SAFETY: the side vouches for its elements; panel `index` has `height * panel` words of its own. Only the last
-            // panel can be short, and its slack follows the last word.
-            unsafe {
-                let to = to.0.add(index * panel * height);
-                if side.turned {
-                    side_by_side_at(level, from.0.add(first * step), step, count, height, to, panel);
-                } else {
-                    copy_columns_at(level, from.0.add(first), step, count, height, to, panel);
-                }
-            }
+        let run = |tasks: usize, one: &(dyn Fn(usize) + Sync)| match team {
+            Some(team) => team.run(tasks, &|index, _| one(index)),
+            None => (0..tasks).for_each(one),
         };
-        match team {
-            Some(team) => team.run(panels, &|index, _| one(index)),
-            None => (0..panels).for_each(one),
+        if side.turned {
+            run(panels, &|index| {
+                let first = index * panel;
+                // SAFETY: the side vouches for its elements; panel `index` has `height * panel` words of its own. Only the
+                // last panel can be short, and its slack follows the last word.
+                unsafe {
+                    let (from, to) = (from.at(first * step), to.at(first * height));
+                    side_by_side_at(level, from, step, panel.min(width - first), height, to, panel);
+                }
+            });
+        } else {
+            run(height.div_ceil(ROWS), &|index| {
+                let first = index * ROWS;
+                // SAFETY: as above; each task has rows of its own in every panel.
+                unsafe {
+                    let (from, to) = (from.at(first * step), to.at(first * panel));
+                    let groups = Groups { width: panel, last: width, step: panel * height, pitch: panel };
+                    copy_groups_at(level, from, step, ROWS.min(height - first), &groups, to);
+                }
+            });
         }
     }
 
@@ -123,35 +140,43 @@ impl Panels {
     }
 }
 
-/// Writes `count` words of each of `rows` rows (`step_from` apart) one below the other, `step_to` apart. Writes whole
-/// vectors, in ascending order.
+/// How a row is cut into groups of columns that are stored apart.
+struct Groups {
+    /// Columns of a group; the last may be shorter.
+    width: usize,
+    /// Columns in all.
+    last: usize,
+    /// Words between the beginnings of two groups.
+    step: usize,
+    /// Words between two rows of a group.
+    pitch: usize,
+}
+
+/// Copies rows (`step_from` words apart) group by group: they are read from front to back.
 #[inline(always)]
-unsafe fn copy_columns<S: Simd>(
-    from: *const u32,
-    step_from: usize,
-    count: usize,
-    rows: usize,
-    to: *mut u32,
-    step_to: usize,
-) {
+unsafe fn copy_groups<S: Simd>(from: *const u32, step_from: usize, rows: usize, groups: &Groups, to: *mut u32) {
+    let Groups { width, last, step, pitch } = *groups;
     for row in 0..rows {
-        let mut at = 0;
-        while at < count {
-            let n = S::LANES.min(count - at);
-            // SAFETY: within the row; `to` has room for whole vectors (see the kernel).
-            unsafe {
-                let p = from.add(row * step_from + at).cast::<f32>();
-                let v = if n == S::LANES { S::load(p) } else { S::load_n(p, n) };
-                S::store(to.add(row * step_to + at).cast(), v);
+        for (index, first) in (0..last).step_by(width).enumerate() {
+            let count = width.min(last - first);
+            let mut at = 0;
+            while at < count {
+                let n = S::LANES.min(count - at);
+                // SAFETY: within the row, and within the row's place in the group.
+                unsafe {
+                    let p = from.add(row * step_from + first + at).cast::<f32>();
+                    let to = to.add(index * step + row * pitch + at).cast::<f32>();
+                    if n == S::LANES { S::store(to, S::load(p)) } else { S::store_n(to, S::load_n(p, n), n) }
+                }
+                at += n;
             }
-            at += n;
         }
     }
 }
 kernel!(
     /// # Safety
-    /// `from` has the rows; `to` has `rows * step_to` words and 16 more, and `step_to >= count`.
-    copy_columns_at = copy_columns(from: *const u32, step_from: usize, count: usize, rows: usize, to: *mut u32, step_to: usize)
+    /// `from` has the rows, `to` the groups.
+    copy_groups_at = copy_groups(from: *const u32, step_from: usize, rows: usize, groups: &Groups, to: *mut u32)
 );
 
 /// Working memory of one thread.
@@ -178,18 +203,31 @@ unsafe fn block_at(level: Level, block: Range<usize>, a: Side, b: &Panels, finis
     let sums = space.sums.as_mut_slice().as_mut_ptr();
     let left = space.left.as_mut_slice().as_mut_ptr();
     let (from, step) = a.address();
+    // Height of the tile that begins at a row.
+    let cut_at = |row: usize| tile.cuts(height).find(|(start, _)| *start == row).map_or(height - row, |(_, rows)| rows);
     for first in (0..steps).step_by(part) {
         let count = part.min(steps - first);
         // SAFETY: `left` and `sums` have room (see above), tiles are laid out in ascending order; the rest is the caller's
         // promise.
         unsafe {
-            for (start, rows) in tile.cuts(height) {
-                let to = left.add(start * count);
-                let row = block.start + start;
-                if a.turned {
-                    copy_columns_at(level, from.add(first * step + row), step, rows, count, to, rows);
-                } else {
-                    side_by_side_at(level, from.add(row * step + first), step, rows, count, to, rows);
+            if a.turned {
+                // Tiles of two heights, the longer ones first.
+                let mut start = 0;
+                while start < height {
+                    let rows = cut_at(start);
+                    let mut end = start + rows;
+                    while end < height && cut_at(end) == rows {
+                        end += rows;
+                    }
+                    let from = from.add(first * step + block.start + start);
+                    let groups = Groups { width: rows, last: end - start, step: rows * count, pitch: rows };
+                    copy_groups_at(level, from, step, count, &groups, left.add(start * count));
+                    start = end;
+                }
+            } else {
+                for (start, rows) in tile.cuts(height) {
+                    let from = from.add((block.start + start) * step + first);
+                    side_by_side_at(level, from, step, rows, count, left.add(start * count), rows);
                 }
             }
             for index in 0..panels {

@@ -118,6 +118,14 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
+impl Shared {
+    /// Address of an element.
+    unsafe fn at(&self, number: usize) -> *mut f32 {
+        // SAFETY: the caller's promise that the element exists.
+        unsafe { self.0.add(number) }
+    }
+}
+
 impl Place {
     /// The same matrix seen from another element.
     unsafe fn from(&self, row: usize, column: usize) -> Place {
@@ -171,7 +179,6 @@ pub fn attention(
     let (offsets, out) = (offsets(attention, spans), Place::of(&mut out));
     let level = Level::active();
     team.run(spans.len() * attention.heads, &|task, worker| {
-        let all = all;
         let (index, head) = (task / attention.heads, task % attention.heads);
         let span = &spans[index];
         let columns = head * attention.head_width..(head + 1) * attention.head_width;
@@ -186,7 +193,7 @@ pub fn attention(
         // SAFETY: the task's probabilities and the head's columns of the span's rows are its own; `check` compared the spans
         // with the rows, and the level is available.
         unsafe {
-            let mine = std::slice::from_raw_parts_mut(all.0.add(first), queries * keys);
+            let mine = std::slice::from_raw_parts_mut(all.at(first), queries * keys);
             let finish = Finish::plain(Place::of(&mut RowsMut::f32(mine, keys)));
             small(level, Side::of(q), Side::turned(k), panels, products, &finish);
             for (query, row) in mine.chunks_exact_mut(keys).enumerate() {

@@ -1,6 +1,7 @@
 //! Attention over packed sequences.
 
 use super::host::{Computed, Matrix, operation, workers};
+use super::memory::{Kept, take};
 use burn::tensor::Tensor;
 use sparing_kernels::RowsMut;
 use sparing_kernels::attention::{Attention, ScoreBias, Span};
@@ -35,8 +36,9 @@ pub(crate) fn attention(stacked: Tensor<2>, heads: Heads, spans: Arc<[Span]>, dr
             [0..queries, queries..queries + keys, queries + keys..queries + 2 * keys]
         };
         let [q, k, v] = parts(stacked).map(|range| stacked.rows().range(range));
-        let mut values = vec![0.0; queries * width];
-        let mut probabilities = Vec::new();
+        let mut values = take(queries * width);
+        let pairs: usize = spans.iter().map(|s| s.queries.len() * s.keys.len()).sum();
+        let mut probabilities = Kept::new(heads.heads * pairs);
         let out = RowsMut::f32(&mut values, width);
         let what = heads.attention();
         training::attention(&w.team, &what, q, k, v, &spans, dropout, &mut probabilities, out, &w.attention);
@@ -44,7 +46,7 @@ pub(crate) fn attention(stacked: Tensor<2>, heads: Heads, spans: Arc<[Span]>, dr
         let back = move |gradient: &Matrix, _: [bool; 1]| {
             let w = workers();
             let [q, k, v] = parts(&stacked).map(|range| stacked.rows().range(range));
-            let mut found = vec![0.0; all * width];
+            let mut found = take(all * width);
             let (dq, rest) = found.split_at_mut(queries * width);
             let (dk, dv) = rest.split_at_mut(keys * width);
             let to = (RowsMut::f32(dq, width), RowsMut::f32(dk, width), RowsMut::f32(dv, width));

@@ -1,6 +1,7 @@
 //! Element by element: activations and dropout.
 
 use super::host::{Computed, Matrix, operation, workers};
+use super::memory::take;
 use burn::tensor::Tensor;
 use sparing_kernels::training::Dropout;
 use sparing_kernels::{Activation, Chunks, RowsMut, activate as apply, activation_gradient};
@@ -23,14 +24,14 @@ fn parts(out: &mut [f32], f: impl Fn(usize, &mut [f32]) + Sync) {
 pub(crate) fn activate(x: Tensor<2>, activation: Activation) -> Tensor<2> {
     operation([x], |[x]| {
         let shape = x.shape;
-        let mut values = vec![0.0; x.numbers().len()];
+        let mut values = take(x.numbers().len());
         parts(&mut values, |first, out| {
             out.copy_from_slice(&x.numbers()[first..first + out.len()]);
             apply(activation, out);
         });
         let x = x.clone();
         let back = move |gradient: &Matrix, _: [bool; 1]| {
-            let mut found = vec![0.0; x.numbers().len()];
+            let mut found = take(x.numbers().len());
             parts(&mut found, |first, out| {
                 let range = first..first + out.len();
                 activation_gradient(activation, &x.numbers()[range.clone()], &gradient.numbers()[range], out);
@@ -44,7 +45,7 @@ pub(crate) fn activate(x: Tensor<2>, activation: Activation) -> Tensor<2> {
 /// Drops elements and scales the others up.
 pub(crate) fn drop(x: Tensor<2>, dropout: Dropout) -> Tensor<2> {
     let scaled = move |x: &Matrix| {
-        let mut values = vec![0.0; x.numbers().len()];
+        let mut values = take(x.numbers().len());
         parts(&mut values, |first, out| {
             dropout.factors(first, out);
             for (out, x) in out.iter_mut().zip(&x.numbers()[first..]) {

@@ -1,5 +1,6 @@
 //! The bridge: plain slices of f32 in, plain vectors out, a node in Burn's graph of gradients.
 
+use super::memory;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
@@ -49,10 +50,11 @@ pub(super) fn workers() -> &'static Workers {
     })
 }
 
-/// A matrix of f32 in the host's memory, without gaps. A clone shares the numbers.
+/// A matrix of f32 in the host's memory, without gaps. A clone shares the numbers; the last one gives their place back.
 #[derive(Clone)]
 pub(super) struct Matrix {
-    tensor: FlexTensor,
+    /// Always there but while it is dropped.
+    tensor: Option<FlexTensor>,
     pub(super) shape: [usize; 2],
 }
 
@@ -60,17 +62,27 @@ impl Matrix {
     fn new(tensor: FlexTensor) -> Matrix {
         let tensor = tensor.to_contiguous();
         let shape = tensor.layout().shape().dims::<2>();
-        Matrix { tensor, shape }
+        Matrix { tensor: Some(tensor), shape }
     }
 
     /// The numbers, row by row.
     pub(super) fn numbers(&self) -> &[f32] {
-        self.tensor.as_slice().expect("f32 without gaps")
+        self.tensor.as_ref().and_then(FlexTensor::as_slice).expect("f32 without gaps")
     }
 
     /// The numbers as rows.
     pub(super) fn rows(&self) -> Rows<'_> {
         Rows::f32(self.numbers(), self.shape[1])
+    }
+}
+
+impl Drop for Matrix {
+    fn drop(&mut self) {
+        if let Some(tensor) = self.tensor.take().filter(FlexTensor::is_unique)
+            && let Ok(numbers) = tensor.into_data().try_into_vec::<f32>()
+        {
+            memory::give(numbers);
+        }
     }
 }
 

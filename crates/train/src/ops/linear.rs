@@ -1,6 +1,7 @@
 //! Linear maps `x Wᵀ + b`, alone and in the two groups a Transformer has them in.
 
 use super::host::{Computed, Matrix, operation, workers};
+use super::memory::{Kept, take};
 use burn::tensor::Tensor;
 use sparing_kernels::training::column_sums;
 use sparing_kernels::{Activation, After, Rows, RowsMut, Side};
@@ -47,13 +48,13 @@ pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<2>>) -
     let bias = bias_or_zeros(bias, &weight);
     operation([x, weight, bias], |[x, weight, bias]| {
         let shape = [x.shape[0], weight.shape[0]];
-        let mut values = vec![0.0; shape[0] * shape[1]];
+        let mut values = take(shape[0] * shape[1]);
         forward(x.rows(), weight, bias, &mut values);
         let (x, weight) = (x.clone(), weight.clone());
         let back = move |gradient: &Matrix, wanted: [bool; 3]| {
             let g = gradient.rows();
             let dx = wanted[0].then(|| {
-                let mut dx = vec![0.0; x.numbers().len()];
+                let mut dx = take(x.numbers().len());
                 input_gradient(g, &weight, false, &mut dx);
                 dx
             });
@@ -81,7 +82,7 @@ pub(crate) fn projections(
         let width = wq.shape[0];
         let [first, rows] = [queries.shape[0], x.shape[0]];
         let shape = [first + 2 * rows, width];
-        let mut values = vec![0.0; shape[0] * width];
+        let mut values = take(shape[0] * width);
         let (q, rest) = values.split_at_mut(first * width);
         let (k, v) = rest.split_at_mut(rows * width);
         forward(queries.rows(), wq, bq, q);
@@ -92,7 +93,7 @@ pub(crate) fn projections(
             let g = gradient.rows();
             let parts = [g.range(0..first), g.range(first..first + rows), g.range(first + rows..first + 2 * rows)];
             let ends = [0, first, first + rows, first + 2 * rows].map(|row| row * width);
-            let mut dx = wanted[0].then(|| vec![0.0; x.numbers().len()]);
+            let mut dx = wanted[0].then(|| take(x.numbers().len()));
             let mut dqueries = None;
             if let Some(dx) = &mut dx {
                 input_gradient(parts[1], &weights[1], false, dx);
@@ -102,7 +103,7 @@ pub(crate) fn projections(
                 }
             }
             if own && wanted[1] {
-                let mut d = vec![0.0; queries.numbers().len()];
+                let mut d = take(queries.numbers().len());
                 input_gradient(parts[0], &weights[0], false, &mut d);
                 dqueries = Some(d);
             }
@@ -126,14 +127,14 @@ pub(crate) fn feed_forward(
     operation([x, up.0, up_bias, down.0, down_bias], |[x, up, up_bias, down, down_bias]| {
         let (rows, wide) = (x.shape[0], up.shape[0]);
         let shape = [rows, down.shape[0]];
-        let (mut before, mut inner) = (vec![0.0; rows * wide], vec![0.0; rows * wide]);
+        let (mut before, mut inner) = (Kept::new(rows * wide), Kept::new(rows * wide));
         let w = workers();
         {
             let (kept, to) = (RowsMut::f32(&mut before, wide), RowsMut::f32(&mut inner, wide));
             let (a, b) = (Side::of(x.rows()), Side::turned(up.rows()));
             w.products().activated(&w.team, a, b, Some(up_bias.numbers()), activation, kept, to);
         }
-        let mut values = vec![0.0; rows * shape[1]];
+        let mut values = take(rows * shape[1]);
         forward(Rows::f32(&inner, wide), down, down_bias, &mut values);
         let (x, up, down) = (x.clone(), up.clone(), down.clone());
         let back = move |gradient: &Matrix, wanted: [bool; 5]| {
@@ -150,7 +151,7 @@ pub(crate) fn feed_forward(
             let dw_up = wanted[1].then(|| weight_gradient(Rows::f32(&d, wide), x.rows()));
             let db_up = wanted[2].then(|| bias_gradient(&d, wide));
             let dx = wanted[0].then(|| {
-                let mut dx = vec![0.0; x.numbers().len()];
+                let mut dx = take(x.numbers().len());
                 input_gradient(Rows::f32(&d, wide), &up, false, &mut dx);
                 dx
             });

@@ -8,6 +8,7 @@ mod attention;
 mod elements;
 mod host;
 mod linear;
+mod memory;
 mod norm;
 mod rows;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Layer norm, with what stands before it in a Transformer.
 
 use super::host::{Computed, Matrix, operation, workers};
+use super::memory::{Kept, take};
 use burn::tensor::Tensor;
 use sparing_kernels::training::{self, Dropout, NormGradient, Normed};
 
@@ -18,15 +19,15 @@ pub(crate) fn norm(
     operation([x, stream, weight, bias], |[x, stream, weight, bias]| {
         let shape = x.shape;
         let len = shape[0] * shape[1];
-        let (mut normal, mut inverse, mut values) = (vec![0.0; len], vec![0.0; shape[0]], vec![0.0; len]);
+        let (mut normal, mut inverse, mut values) = (Kept::new(len), vec![0.0; shape[0]], take(len));
         let stream = streamed.then(|| stream.numbers());
         let (x, bias) = (x.numbers(), bias.numbers());
         let job = Normed { x, dropout, stream, weight: weight.numbers(), bias, eps };
         training::norm(&workers().team, &job, &mut normal, &mut inverse, &mut values);
         let weight = weight.clone();
         let back = move |gradient: &Matrix, wanted: [bool; 4]| {
-            let mut sum = vec![0.0; len];
-            let mut dropped = dropout.map(|_| vec![0.0; len]);
+            let mut sum = take(len);
+            let mut dropped = dropout.map(|_| take(len));
             let (mut dw, mut db) = (vec![0.0; shape[1]], vec![0.0; shape[1]]);
             let (gradient, weight) = (gradient.numbers(), weight.numbers());
             let job = NormGradient { gradient, normal: &normal, inverse: &inverse, weight, dropout };

@@ -1,6 +1,7 @@
 //! Picking rows and putting them back.
 
 use super::host::{Computed, Matrix, operation};
+use super::memory::take;
 use burn::tensor::Tensor;
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use std::sync::Arc;
 pub(crate) fn gather(table: Tensor<2>, indices: Arc<[usize]>) -> Tensor<2> {
     operation([table], |[table]| {
         let [rows, width] = table.shape;
-        let mut values = Vec::with_capacity(indices.len() * width);
-        for &index in indices.iter() {
-            values.extend_from_slice(&table.numbers()[index * width..(index + 1) * width]);
+        let mut values = take(indices.len() * width);
+        for (&index, to) in indices.iter().zip(values.chunks_exact_mut(width)) {
+            to.copy_from_slice(&table.numbers()[index * width..(index + 1) * width]);
         }
         let shape = [indices.len(), width];
         let back = move |gradient: &Matrix, _: [bool; 1]| {
@@ -35,9 +36,9 @@ pub(crate) fn spread(rows: Tensor<2>, places: Arc<[usize]>, total: usize) -> Ten
             values[place * width..(place + 1) * width].copy_from_slice(from);
         }
         let back = move |gradient: &Matrix, _: [bool; 1]| {
-            let mut found = Vec::with_capacity(places.len() * width);
-            for &place in places.iter() {
-                found.extend_from_slice(&gradient.numbers()[place * width..(place + 1) * width]);
+            let mut found = take(places.len() * width);
+            for (&place, to) in places.iter().zip(found.chunks_exact_mut(width)) {
+                to.copy_from_slice(&gradient.numbers()[place * width..(place + 1) * width]);
             }
             [Some(found)]
         };
