@@ -1,9 +1,9 @@
 //! Time of the value encoding X·W_v by the staircase beside the dense packed kernel: everything included (sorting, laying
 //! out, gathering full rows, writing back); weights are packed and draws gathered beforehand, as in the engine.
 //!
-//! `cargo run --release -p sparing-kernels --example staircase [rounds]`
+//! `cargo run --release -p sparing-kernels --example staircase [rounds] [f32|bf16]`
 
-use sparing_kernels::staircase::{Drawn, Graded, Part, Pick, Way, encode};
+use sparing_kernels::staircase::{Drawn, Graded, Part, Pick, Way, encode, sort};
 use sparing_kernels::{Chunks, Epilogue, Format, PackedMatrix, PerWorker, Rows, RowsMut, Scratch, Team, gemm};
 use std::time::Instant;
 
@@ -79,7 +79,7 @@ fn staircase(
             budget: *r,
             factor: 1.0 / *r as f32,
         }));
-        picks.sort_unstable_by_key(|pick| std::cmp::Reverse(pick.budget));
+        sort(picks);
         if let Kind::Graded = kind {
             for pick in picks.iter_mut().filter(|pick| pick.budget < full_from) {
                 pick.budget = pick.budget * WIDTH as u32 / (INPUTS + WIDTH) as u32;
@@ -125,7 +125,9 @@ fn main() {
     let outputs = HEADS * WIDTH;
     let weights = numbers(outputs * INPUTS, 0.04);
     let bias = numbers(outputs, 0.1);
-    let packed = PackedMatrix::pack(&weights, outputs, INPUTS, Format::F32);
+    let narrow = std::env::args().nth(2).is_some_and(|format| format == "bf16");
+    let format = if narrow { Format::Bf16 } else { Format::F32 };
+    let packed = PackedMatrix::pack(&weights, outputs, INPUTS, format);
     let basis = numbers(WIDTH * WIDTH, 0.1);
     let mean = numbers(INPUTS, 0.1);
     let x_most = numbers(512 * INPUTS, 1.0);
@@ -135,12 +137,14 @@ fn main() {
     let heads: Vec<Head> = weights
         .chunks(WIDTH * INPUTS)
         .map(|w| Head {
-            full: PackedMatrix::pack(w, WIDTH, INPUTS, Format::F32),
-            drawn: Drawn::pack(w, WIDTH, INPUTS, &index, &scale, &floor, None),
-            graded: Graded::pack(w, WIDTH, INPUTS, &basis, &mean),
+            full: PackedMatrix::pack(w, WIDTH, INPUTS, format),
+            drawn: Drawn::pack(w, WIDTH, INPUTS, &index, &scale, &floor, None, narrow),
+            graded: Graded::pack(w, WIDTH, INPUTS, &basis, &mean, narrow),
         })
         .collect();
-    println!("{INPUTS} inputs, {HEADS} heads of {WIDTH}, median of {rounds} interleaved rounds, ms (ratio to dense)");
+    println!(
+        "{format:?}, {INPUTS} inputs, {HEADS} heads of {WIDTH}, median of {rounds} interleaved rounds, ms (ratio to dense)"
+    );
     println!("{:>6} {:>8} {:>6} {:>9} {:>16} {:>16}", "tokens", "threads", "less", "dense", "drawn", "graded");
     for threads in [1, 2] {
         let team = Team::new(threads);

@@ -35,7 +35,8 @@ pub struct Mca {
     #[serde(default)]
     pub length: Length,
     /// Draw even where the exact product would be as fast. Off by default: a token whose budget is three quarters of the
-    /// exact product's cost, and a sequence that would save less than a seventh, are computed exactly.
+    /// exact product's cost, and a sequence that would save less than a quarter, are computed exactly (half and so on for
+    /// precisions whose exact product is faster).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Layers that differ: another alpha, or `"exact"`.

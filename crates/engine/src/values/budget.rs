@@ -4,7 +4,7 @@ use super::draw::{Budget, Draws};
 use super::{Economy, Spending, Ways};
 use crate::program::Attend;
 use sparing_kernels::attention::Kept;
-use sparing_kernels::staircase::{Part, Pick, Way};
+use sparing_kernels::staircase::{Part, Pick, Way, sort};
 use sparing_kernels::{Buffer, Element};
 use sparing_model::{Length, Pooling};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use std::sync::Mutex;
 /// A token whose budget is this share of the exact product's cost is computed exactly: that is as fast.
 const FULL_SHARE: f64 = 0.75;
 /// A sequence whose values would cost this share of the exact ones is computed exactly: so is that.
-const DENSE_SHARE: f64 = 0.85;
+const DENSE_SHARE: f64 = 0.75;
 /// What an int8 product costs beside an f32 one: a word holds four numbers.
 const INT8_COST: f64 = 0.25;
 
@@ -79,7 +79,8 @@ impl Economy {
 
     /// Budgets from which on a token is computed exactly.
     fn full_from(&self) -> u32 {
-        if self.strict { self.inputs as u32 } else { (FULL_SHARE * self.inputs as f64).ceil() as u32 }
+        let share = FULL_SHARE / self.slower;
+        if self.strict { self.inputs as u32 } else { (share * self.inputs as f64).ceil() as u32 }
     }
 
     /// What a budget of r inputs buys: draws, or directions at the cost of projecting and turning back.
@@ -144,10 +145,14 @@ impl Economy {
         if exact { 2 * (self.inputs * self.width) as u64 } else { self.cost_of(self.buys(r)) }
     }
 
-    /// What the clock sees of it: int8 operations are faster.
+    /// What the clock sees of it, in exact operations.
     fn time_cost(&self, r: u32, exact: bool) -> f64 {
-        let faster = if matches!(self.ways, Ways::Int8(_)) && !exact { INT8_COST } else { 1.0 };
-        self.cost(r, exact) as f64 * faster
+        let each = match self.ways {
+            _ if exact => 1.0,
+            Ways::Int8(_) => INT8_COST,
+            _ => self.slower,
+        };
+        self.cost(r, exact) as f64 * each
     }
 
     /// Decides what is computed how for one head of a sequence, rows `rows`, unless all of it is exact. `pooled`: the
@@ -222,6 +227,6 @@ impl HeadPicks {
 
     /// Largest budgets first.
     pub(crate) fn sort(&mut self) {
-        self.cheap.sort_unstable_by_key(|pick| (std::cmp::Reverse(pick.budget), pick.row));
+        sort(&mut self.cheap);
     }
 }

@@ -73,7 +73,7 @@ impl Draws {
         (width, inputs): (usize, usize),
         spreads: &[Spread],
         mean: Option<&[f32]>,
-        without_replacement: bool,
+        (without_replacement, narrow): (bool, bool),
         (seed, layer): (u64, usize),
     ) -> Draws {
         let heads = spreads.iter().enumerate().map(|(head, spread)| {
@@ -83,7 +83,7 @@ impl Draws {
             let order =
                 if without_replacement { systematic(spread, &mut random) } else { independent(spread, &mut random) };
             let Order { index, scale, floor, by_budget } = order;
-            HeadDraws { drawn: Drawn::pack(weights, width, inputs, &index, &scale, &floor, mean), by_budget }
+            HeadDraws { drawn: Drawn::pack(weights, width, inputs, &index, &scale, &floor, mean, narrow), by_budget }
         });
         Draws { heads: heads.collect() }
     }

@@ -42,6 +42,11 @@ pub(crate) struct Economy {
     pub(crate) pooling: Pooling,
     pub(crate) length: Length,
     pub(crate) strict: bool,
+    /// Cheap products are in bf16, where the machine has them: also with int8, whose one scale per output cannot hold rows
+    /// that are scaled by the inverse of their probability.
+    pub(crate) narrow: bool,
+    /// Seconds of a cheap operation beside an exact one.
+    pub(crate) slower: f64,
     /// The value matrix in [`crate::compile::Constants`].
     pub(crate) matrix: usize,
     /// The same, head by head.
@@ -85,6 +90,7 @@ impl Economy {
         let attention = &layer.attention;
         let (heads, width, inputs) = (attention.heads, attention.head_width, attention.value.inputs);
         let values = weights.matrix(&attention.value)?;
+        let narrow = packed.matrix.format() != Format::F32;
         let head = |h: usize| &values[h * width * inputs..(h + 1) * width * inputs];
         let bias = packed.bias.clone().unwrap_or_else(|| vec![0.0; heads * width]);
         let known: Option<&LayerCalibration> = calibration.map(|c| &c.layers[number]);
@@ -116,7 +122,9 @@ impl Economy {
             Sampler::Graded => {
                 let known = needed()?;
                 let basis = |h: usize| &known.basis[h * width * width..(h + 1) * width * width];
-                Ways::Graded((0..heads).map(|h| Graded::pack(head(h), width, inputs, basis(h), &known.mean)).collect())
+                Ways::Graded(
+                    (0..heads).map(|h| Graded::pack(head(h), width, inputs, basis(h), &known.mean, narrow)).collect(),
+                )
             }
             Sampler::Mean => needed().map(|_| Ways::Mean)?,
             Sampler::Int8 => Ways::Int8(parts(&PackedMatrix::pack(&values, heads * width, inputs, Format::Int8))),
@@ -131,6 +139,8 @@ impl Economy {
             pooling: mca.pooling,
             length: mca.length,
             strict: mca.strict,
+            narrow,
+            slower: slower(packed.matrix.format()),
             matrix,
             full: parts(&packed.matrix),
             bias,
@@ -163,7 +173,14 @@ impl Economy {
         // The matrix was read when the economy was prepared, so it can be read now.
         let values = drawing.weights.matrix(&drawing.value).unwrap_or_default();
         let mean = drawing.mean.as_deref();
-        let draws = Draws::new(&values, (self.width, self.inputs), &drawing.spreads, mean, without, (seed, self.layer));
+        let draws = Draws::new(
+            &values,
+            (self.width, self.inputs),
+            &drawing.spreads,
+            mean,
+            (without, self.narrow),
+            (seed, self.layer),
+        );
         let draws = Arc::new(draws);
         if kept.len() == KEPT_SEEDS {
             kept.remove(0);
@@ -183,6 +200,20 @@ impl Drawing {
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         kept.iter().map(|(_, draws)| draws.bytes()).sum::<usize>()
             + self.spreads.iter().map(Spread::bytes).sum::<usize>()
+    }
+}
+
+/// How much longer a cheap operation takes than one of the dense product in this format (`--example staircase` of the
+/// kernels): products are f32 beside f32, bf16 beside bf16 with more around them, and bf16 beside int8, which does twice as
+/// many. Machines without bf16 products compute in f32 either way.
+fn slower(format: Format) -> f64 {
+    let bf16 = sparing_kernels::isa::has_bf16(sparing_kernels::isa::active());
+    match format {
+        Format::F32 => 1.0,
+        Format::Bf16 if bf16 => 1.7,
+        Format::Bf16 => 1.0,
+        Format::Int8 if bf16 => 3.4,
+        Format::Int8 => 4.0,
     }
 }
 

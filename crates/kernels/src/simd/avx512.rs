@@ -148,6 +148,29 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
     #[inline(always)]
+    unsafe fn pairs(lo: __m512, hi: __m512) -> __m512 {
+        unsafe {
+            let lo = _mm512_cvtepu16_epi32(to_bf16::<BF16>(lo));
+            let hi = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(to_bf16::<BF16>(hi)));
+            _mm512_castsi512_ps(_mm512_or_si512(lo, hi))
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot_pairs(a: u32, b: __m512, sum: __m512) -> __m512 {
+        unsafe {
+            let (a, b) = (_mm512_set1_epi32(a as i32), _mm512_castps_si512(b));
+            if BF16 {
+                let (a, b) = (std::mem::transmute::<__m512i, __m512bh>(a), std::mem::transmute::<__m512i, __m512bh>(b));
+                return _mm512_dpbf16_ps(sum, a, b);
+            }
+            let high = _mm512_set1_epi32(0xffff_0000u32 as i32);
+            let low = |v| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(v));
+            let sum = _mm512_fmadd_ps(low(a), low(b), sum);
+            let high = |v| _mm512_castsi512_ps(_mm512_and_si512(v, high));
+            _mm512_fmadd_ps(high(a), high(b), sum)
+        }
+    }
+    #[inline(always)]
     unsafe fn keep_below(v: __m512, at: __m512, limit: __m512) -> __m512 {
         unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(at, limit), v) }
     }

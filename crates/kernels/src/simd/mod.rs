@@ -127,6 +127,26 @@ pub(crate) trait Simd: Copy {
     unsafe fn largest(a: Self::F) -> f32;
     /// The two halves of `LANES` bf16 pairs.
     unsafe fn load_bf16_pairs(p: *const u32) -> (Self::F, Self::F);
+    /// `LANES` words `bf16(lo[i]) | bf16(hi[i]) << 16`, as bits.
+    #[inline(always)]
+    unsafe fn pairs(lo: Self::F, hi: Self::F) -> Self::F {
+        let mut words = [0u32; 16];
+        unsafe {
+            Self::store_bf16_pairs(words.as_mut_ptr(), lo, hi);
+            Self::load(words.as_ptr().cast())
+        }
+    }
+    /// `sum + a.lo * b.lo + a.hi * b.hi` for a pair of bf16 and a vector of pairs (as bits).
+    #[inline(always)]
+    unsafe fn dot_pairs(a: u32, b: Self::F, sum: Self::F) -> Self::F {
+        let mut words = [0u32; 16];
+        unsafe {
+            Self::store(words.as_mut_ptr().cast(), b);
+            let (low, high) = Self::load_bf16_pairs(words.as_ptr());
+            let sum = Self::fma(Self::splat(f32::from_bits(a << 16)), low, sum);
+            Self::fma(Self::splat(f32::from_bits(a & 0xffff_0000)), high, sum)
+        }
+    }
     /// Transposes a block of `rows <= LANES` rows (`step_from` words apart) and `LANES` columns of 32-bit words. Always
     /// writes `LANES` words per column, zeros beyond `rows`.
     #[inline(always)]

@@ -1,15 +1,24 @@
 //! One panel of tokens, a lane each.
 
-use super::stairs::{GRAIN, Stairs};
+use super::stairs::{Drawn, GRAIN, Stairs};
 use super::{Part, Pick, Way, Workspace};
 use crate::epilogue::Place;
 use crate::rows::{Element, Elements, Rows};
 use crate::simd::{Level, Simd, kernel};
 
-/// Conditions of a drawn panel, by lane.
-struct Lanes {
-    budget: [f32; 16],
-    factor: [f32; 16],
+/// Calls a tile of constant height.
+macro_rules! by_rows {
+    ($rows:expr, $tile:ident::<$s:ident, $pairs:literal>($($arg:expr),*)) => {
+        match $rows {
+            4 => $tile::<$s, $pairs, 4>($($arg),*),
+            8 => $tile::<$s, $pairs, 8>($($arg),*),
+            12 => $tile::<$s, $pairs, 12>($($arg),*),
+            16 => $tile::<$s, $pairs, 16>($($arg),*),
+            20 => $tile::<$s, $pairs, 20>($($arg),*),
+            24 => $tile::<$s, $pairs, 24>($($arg),*),
+            rows => unreachable!("tile of {rows} rows"),
+        }
+    };
 }
 
 /// Computes the picks (as many as lanes at most) and writes their rows.
@@ -39,33 +48,28 @@ unsafe fn panel_of<S: Simd>(x: Rows, width: usize, part: &Part, picks: &[Pick], 
     unsafe {
         match part.way {
             Way::Drawn(drawn) if most > 0 => {
-                lay_out::<S>(x, picks, space);
-                if let Some(mean) = &drawn.mean {
-                    let panel = space.panel.as_mut_slice().as_mut_ptr();
-                    for (i, mean) in mean.iter().enumerate() {
-                        let p = panel.add(i * S::LANES);
-                        S::store(p, S::sub(S::load(p), S::splat(*mean)));
-                    }
-                }
-                let mut lanes = Lanes { budget: [0.0; 16], factor: [0.0; 16] };
-                for (i, pick) in picks.iter().enumerate() {
-                    (lanes.budget[i], lanes.factor[i]) = (pick.budget as f32, pick.factor);
-                }
-                let (index, floor) = (drawn.index.as_ptr(), drawn.floor.as_ptr());
+                draw::<S>(x, drawn, picks, most, space);
                 let result = space.result.as_mut_slice().as_mut_ptr();
-                for (first, rows) in &drawn.weights.tiles {
-                    let (a, c) = (drawn.weights.tile(*first), result.add(first * S::LANES));
-                    let b = space.panel.as_slice().as_ptr();
-                    drawn_tile::<S>(*rows, most, a, b, index, floor, &lanes, c);
-                }
+                multiply::<S>(&drawn.weights, width, most, space.drawn.as_slice().as_ptr(), result);
             }
             Way::Graded(graded) if most > 0 => {
+                let inputs = x.width();
                 lay_out::<S>(x, picks, space);
-                let most_padded = most.next_multiple_of(GRAIN);
-                space.directions.ensure(most_padded * S::LANES);
+                let mut b = space.panel.as_slice().as_ptr();
+                if graded.directions.pairs {
+                    space.drawn.ensure(inputs.div_ceil(2) * S::LANES);
+                    let to = space.drawn.as_mut_slice().as_mut_ptr();
+                    for pair in 0..inputs.div_ceil(2) {
+                        let low = S::load(b.add(2 * pair * S::LANES));
+                        let last = 2 * pair + 1 == inputs;
+                        let high = if last { S::splat(0.0) } else { S::load(b.add((2 * pair + 1) * S::LANES)) };
+                        S::store(to.add(pair * S::LANES), S::pairs(low, high));
+                    }
+                    b = to;
+                }
+                space.directions.ensure(most.next_multiple_of(GRAIN) * S::LANES);
                 let directions = space.directions.as_mut_slice().as_mut_ptr();
-                let b = space.panel.as_slice().as_ptr();
-                multiply::<S>(&graded.directions, most, graded.directions.steps, b, directions);
+                multiply::<S>(&graded.directions, most, inputs, b, directions);
                 let budget: [f32; 16] = std::array::from_fn(|i| picks.get(i).map_or(0.0, |pick| pick.budget as f32));
                 let budget = S::load(budget.as_ptr());
                 for (q, middle) in graded.middle[..most].iter().enumerate() {
@@ -85,16 +89,16 @@ unsafe fn panel_of<S: Simd>(x: Rows, width: usize, part: &Part, picks: &[Pick], 
 }
 kernel!(panel_at = panel_of(x: Rows, width: usize, part: &Part, picks: &[Pick], out: Place, space: &mut Workspace));
 
-/// Rows side by side: `panel[input][lane]`.
-#[inline(always)]
-unsafe fn lay_out<S: Simd>(x: Rows, picks: &[Pick], space: &mut Workspace) {
+/// Draws below this share of the inputs are gathered number by number.
+const FEW_DRAWS: usize = 6;
+
+/// Addresses of the picked rows as f32.
+fn find_rows(x: Rows, picks: &[Pick], rows: &mut [*const f32; 16], space: &mut Workspace) {
     let inputs = x.width();
-    space.panel.ensure(inputs * S::LANES);
-    let mut rows = [std::ptr::null::<u32>(); 16];
     match x.data() {
         Elements::F32(data) => {
             for (row, pick) in rows.iter_mut().zip(picks) {
-                *row = data[pick.row as usize * x.stride()..][..inputs].as_ptr().cast();
+                *row = data[pick.row as usize * x.stride()..][..inputs].as_ptr();
             }
         }
         Elements::Bf16(_) => {
@@ -102,114 +106,160 @@ unsafe fn lay_out<S: Simd>(x: Rows, picks: &[Pick], space: &mut Workspace) {
             for (i, (row, pick)) in rows.iter_mut().zip(picks).enumerate() {
                 let to = &mut space.staging.as_mut_slice()[i * inputs..(i + 1) * inputs];
                 x.read_row(pick.row as usize, to);
-                *row = to.as_ptr().cast();
+                *row = to.as_ptr();
             }
         }
     }
+}
+
+/// Rows side by side: `panel[input][lane]`.
+#[inline(always)]
+unsafe fn lay_out<S: Simd>(x: Rows, picks: &[Pick], space: &mut Workspace) {
+    let inputs = x.width();
+    space.panel.ensure(inputs * S::LANES);
+    let mut rows = [std::ptr::null::<f32>(); 16];
+    find_rows(x, picks, &mut rows, space);
     let panel = space.panel.as_mut_slice().as_mut_ptr().cast::<u32>();
     let whole = inputs - inputs % S::LANES;
     // SAFETY: every row has `inputs` numbers, the panel as many vectors.
     unsafe {
         for at in (0..whole).step_by(S::LANES) {
-            S::transpose_rows(|i| rows[i].add(at), picks.len(), panel.add(at * S::LANES), S::LANES);
+            S::transpose_rows(|i| rows[i].add(at).cast(), picks.len(), panel.add(at * S::LANES), S::LANES);
         }
         for at in whole..inputs {
             for (lane, row) in rows.iter().enumerate().take(S::LANES) {
-                let word = if lane < picks.len() { row.add(at).read_unaligned() } else { 0 };
+                let word = if lane < picks.len() { row.add(at).read().to_bits() } else { 0 };
                 *panel.add(at * S::LANES + lane) = word;
             }
         }
     }
 }
 
+/// What is drawn of the rows, as the product wants it: `drawn[step][lane]`, zero where a lane's budget has ended.
+#[inline(always)]
+unsafe fn draw<S: Simd>(x: Rows, drawn: &Drawn, picks: &[Pick], most: usize, space: &mut Workspace) {
+    let mut rows = [std::ptr::null::<f32>(); 16];
+    // Few draws are gathered one by one; for many it is faster to lay the rows out and pick whole vectors.
+    let few = most * FEW_DRAWS <= x.width();
+    if few {
+        find_rows(x, picks, &mut rows, space);
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { lay_out::<S>(x, picks, space) };
+    }
+    space.drawn.ensure((most + 1) * S::LANES);
+    let lane = |f: &dyn Fn(&Pick) -> f32| -> [f32; 16] { std::array::from_fn(|i| picks.get(i).map_or(0.0, f)) };
+    let (budget, factor) = (lane(&|pick| pick.budget as f32), lane(&|pick| pick.factor));
+    let source = Source { rows, count: picks.len(), panel: space.panel.as_slice().as_ptr() };
+    // SAFETY: every drawn input is an input, every row has as many numbers; buffers have room for the vectors.
+    unsafe {
+        let lanes = (S::load(budget.as_ptr()), S::load(factor.as_ptr()));
+        let to = space.drawn.as_mut_slice().as_mut_ptr();
+        match (few, drawn.mean.is_some()) {
+            (false, false) => draw_all::<S, false, false>(drawn, &source, lanes, most, to),
+            (false, true) => draw_all::<S, false, true>(drawn, &source, lanes, most, to),
+            (true, false) => draw_all::<S, true, false>(drawn, &source, lanes, most, to),
+            (true, true) => draw_all::<S, true, true>(drawn, &source, lanes, most, to),
+        }
+    }
+}
+
+/// Where drawn numbers come from.
+struct Source {
+    rows: [*const f32; 16],
+    count: usize,
+    panel: *const f32,
+}
+
+#[inline(always)]
+unsafe fn draw_all<S: Simd, const FEW: bool, const CENTRED: bool>(
+    drawn: &Drawn,
+    source: &Source,
+    lanes: (S::F, S::F),
+    most: usize,
+    to: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if drawn.weights.pairs {
+            for pair in 0..most.div_ceil(2) {
+                let low = draw_one::<S, FEW, CENTRED>(drawn, source, lanes, 2 * pair);
+                // Past the last draw the budgets of all lanes have ended; the draw itself must exist.
+                let high = draw_one::<S, FEW, CENTRED>(drawn, source, lanes, (2 * pair + 1).min(drawn.index.len() - 1));
+                let high = if 2 * pair + 1 < most { high } else { S::splat(0.0) };
+                S::store(to.add(pair * S::LANES), S::pairs(low, high));
+            }
+        } else {
+            for step in 0..most {
+                S::store(to.add(step * S::LANES), draw_one::<S, FEW, CENTRED>(drawn, source, lanes, step));
+            }
+        }
+    }
+}
+
+/// Input `index[step]` of all lanes: centred, weighted, zero where the budget has ended.
+#[inline(always)]
+unsafe fn draw_one<S: Simd, const FEW: bool, const CENTRED: bool>(
+    drawn: &Drawn,
+    source: &Source,
+    (budget, factor): (S::F, S::F),
+    step: usize,
+) -> S::F {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let input = *drawn.index.as_ptr().add(step) as usize;
+        let mut x = if FEW {
+            let mut numbers = [0f32; 16];
+            for i in 0..source.count {
+                numbers[i] = *source.rows[i].add(input);
+            }
+            S::load(numbers.as_ptr())
+        } else {
+            S::load(source.panel.add(input * S::LANES))
+        };
+        if CENTRED {
+            x = S::sub(x, S::splat(*drawn.mean.as_ref().unwrap_unchecked().as_ptr().add(input)));
+        }
+        let x = S::mul(x, S::max(S::splat(*drawn.floor.as_ptr().add(step)), factor));
+        S::keep_below(x, S::splat(step as f32), budget)
+    }
+}
+
 /// `c[output][lane] = Σ (step < steps) a[output][step] b[step][lane]` for the first `outputs` outputs (padded to whole
-/// grains).
+/// grains); with pairs, b holds pairs of steps.
 #[inline(always)]
 unsafe fn multiply<S: Simd>(weights: &Stairs, outputs: usize, steps: usize, b: *const f32, c: *mut f32) {
     for (first, laid_out) in weights.tiles.iter().take_while(|(first, _)| *first < outputs) {
         let rows = (outputs - first).next_multiple_of(GRAIN).min(*laid_out);
         // SAFETY: the tile has so many rows and steps; `c` has room for whole grains.
-        unsafe { plain_tile::<S>(rows, steps, weights.tile(*first), *laid_out, b, c.add(first * S::LANES)) };
+        unsafe {
+            let (a, c) = (weights.tile(*first), c.add(first * S::LANES));
+            if weights.pairs {
+                by_rows!(rows, tile::<S, true>(steps.div_ceil(2), a, *laid_out, b, c));
+            } else {
+                by_rows!(rows, tile::<S, false>(steps, a, *laid_out, b, c));
+            }
+        }
     }
 }
 
-/// Calls a tile of constant height.
-macro_rules! by_rows {
-    ($rows:expr, $tile:ident::<$s:ident>($($arg:expr),*)) => {
-        match $rows {
-            4 => $tile::<$s, 4>($($arg),*),
-            8 => $tile::<$s, 8>($($arg),*),
-            12 => $tile::<$s, 12>($($arg),*),
-            16 => $tile::<$s, 16>($($arg),*),
-            20 => $tile::<$s, 20>($($arg),*),
-            24 => $tile::<$s, 24>($($arg),*),
-            rows => unreachable!("tile of {rows} rows"),
-        }
-    };
-}
-
+/// All sums of a tile stay in registers.
 #[inline(always)]
-unsafe fn plain_tile<S: Simd>(rows: usize, steps: usize, a: *const f32, a_step: usize, b: *const f32, c: *mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe { by_rows!(rows, plain::<S>(steps, a, a_step, b, c)) }
-}
-
-#[inline(always)]
-unsafe fn plain<S: Simd, const MR: usize>(steps: usize, a: *const f32, a_step: usize, b: *const f32, c: *mut f32) {
+unsafe fn tile<S: Simd, const PAIRS: bool, const MR: usize>(
+    steps: usize,
+    a: *const u32,
+    a_step: usize,
+    b: *const f32,
+    c: *mut f32,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [S::splat(0.0); MR];
         for step in 0..steps {
             let (a, b) = (a.add(step * a_step), S::load(b.add(step * S::LANES)));
             for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = S::fma(S::splat(*a.add(i)), b, *sum);
-            }
-        }
-        for (i, sum) in sums.iter().enumerate() {
-            S::store(c.add(i * S::LANES), *sum);
-        }
-    }
-}
-
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn drawn_tile<S: Simd>(
-    rows: usize,
-    steps: usize,
-    a: *const f32,
-    b: *const f32,
-    index: *const u32,
-    floor: *const f32,
-    lanes: &Lanes,
-    c: *mut f32,
-) {
-    // SAFETY: the caller's promise.
-    unsafe { by_rows!(rows, drawn::<S>(steps, a, b, index, floor, lanes, c)) }
-}
-
-#[inline(always)]
-unsafe fn drawn<S: Simd, const MR: usize>(
-    steps: usize,
-    a: *const f32,
-    b: *const f32,
-    index: *const u32,
-    floor: *const f32,
-    lanes: &Lanes,
-    c: *mut f32,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (budget, factor) = (S::load(lanes.budget.as_ptr()), S::load(lanes.factor.as_ptr()));
-        let (mut at, one) = (S::splat(0.0), S::splat(1.0));
-        let mut sums = [S::splat(0.0); MR];
-        for step in 0..steps {
-            let x = S::load(b.add(*index.add(step) as usize * S::LANES));
-            let x = S::mul(x, S::max(S::splat(*floor.add(step)), factor));
-            let x = S::keep_below(x, at, budget);
-            at = S::add(at, one);
-            let a = a.add(step * MR);
-            for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = S::fma(S::splat(*a.add(i)), x, *sum);
+                let a = *a.add(i);
+                *sum = if PAIRS { S::dot_pairs(a, b, *sum) } else { S::fma(S::splat(f32::from_bits(a)), b, *sum) };
             }
         }
         for (i, sum) in sums.iter().enumerate() {

@@ -4,7 +4,7 @@
 //! 2022). A head's tokens are sorted by budget, so that neighbours need about as much work, and taken a vector's width at a
 //! time: **a lane is a token**. The tokens' rows are laid out side by side once per head, `[inputs][lanes]`, which costs a
 //! small part of the dense product, and then
-//! - a *drawn* head reads input `index[step]` at every step, as far as the panel's largest budget goes; lanes whose own
+//! - a *drawn* head takes input `index[step]` at every step, as far as the panel's largest budget goes; lanes whose own
 //!   budget ended earlier add zero. The drawn rows of the weights were gathered, scaled and packed when they were drawn;
 //! - a *graded* head computes as many directions of its basis as the panel's largest budget buys, clears those that a lane's
 //!   own budget does not, and turns the rest back;
@@ -72,6 +72,8 @@ pub(crate) struct Workspace {
     product: Option<Buffer>,
     /// `[inputs][lanes]`.
     panel: Aligned<f32>,
+    /// What was drawn of it, `[draws][lanes]`; or all of it as bf16 pairs.
+    drawn: Aligned<f32>,
     /// Directions of a graded panel, `[directions][lanes]`.
     directions: Aligned<f32>,
     /// `[width][lanes]`.
@@ -86,6 +88,12 @@ pub(crate) struct Workspace {
 struct Task {
     part: usize,
     picks: Range<usize>,
+}
+
+/// Largest budgets first, in the order of the rows where they are equal.
+pub fn sort(picks: &mut [Pick]) {
+    // One integer to compare.
+    picks.sort_unstable_by_key(|pick| (!pick.budget as u64) << 32 | pick.row as u64);
 }
 
 /// Encodes rows of x: for every part, head and pick, `width` columns of the result. `width` is that of one head. Elements

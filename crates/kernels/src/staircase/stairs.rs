@@ -1,7 +1,7 @@
 //! Weights of one head, laid out for the staircase.
 
-use crate::Aligned;
 use crate::simd::Level;
+use crate::{Aligned, f32_to_bf16};
 
 /// Tile heights are multiples of this: few kernels, little padding.
 pub(super) const GRAIN: usize = 4;
@@ -15,42 +15,54 @@ pub(super) fn most_rows(level: Level) -> usize {
     }
 }
 
-/// A matrix of `outputs` x `steps` as tiles of a few outputs: `[tile][steps][rows of the tile]`, padded with zeros.
+/// A matrix of `outputs` x `steps` as tiles of a few outputs: `[tile][steps][rows of the tile]`, padded with zeros. With
+/// pairs a word holds two steps in bf16.
 pub(super) struct Stairs {
     pub(super) outputs: usize,
     pub(super) steps: usize,
+    pub(super) pairs: bool,
+    /// Words of an output: steps, or half as many.
+    words: usize,
     /// First output and rows (padded) of each tile.
     pub(super) tiles: Vec<(usize, usize)>,
-    numbers: Aligned<f32>,
+    numbers: Aligned<u32>,
 }
 
 impl Stairs {
     /// Packs `at(output, step)`.
-    fn pack(level: Level, outputs: usize, steps: usize, at: impl Fn(usize, usize) -> f32) -> Stairs {
+    fn pack(level: Level, outputs: usize, steps: usize, pairs: bool, at: impl Fn(usize, usize) -> f32) -> Stairs {
+        let words = if pairs { steps.div_ceil(2) } else { steps };
+        let word = |output: usize, word: usize| {
+            if !pairs {
+                return at(output, word).to_bits();
+            }
+            let half = |step: usize| if step < steps { f32_to_bf16(at(output, step)) as u32 } else { 0 };
+            half(2 * word) | half(2 * word + 1) << 16
+        };
         let grains = outputs.div_ceil(GRAIN);
         let count = grains.div_ceil(most_rows(level) / GRAIN);
         let tiles: Vec<(usize, usize)> = (0..count)
             .map(|i| (i * grains / count * GRAIN, (i + 1) * grains / count * GRAIN))
             .map(|(first, end)| (first, end - first))
             .collect();
-        let mut numbers = Aligned::zeroed(grains * GRAIN * steps);
+        let mut numbers = Aligned::zeroed(grains * GRAIN * words);
         let all = numbers.as_mut_slice();
         for (first, rows) in &tiles {
-            for step in 0..steps {
-                let from = first * steps + step * rows;
+            for step in 0..words {
+                let from = first * words + step * rows;
                 for (i, number) in all[from..from + rows].iter_mut().enumerate() {
                     if first + i < outputs {
-                        *number = at(first + i, step);
+                        *number = word(first + i, step);
                     }
                 }
             }
         }
-        Stairs { outputs, steps, tiles, numbers }
+        Stairs { outputs, steps, pairs, words, tiles, numbers }
     }
 
     /// The numbers of a tile.
-    pub(super) fn tile(&self, first: usize) -> *const f32 {
-        self.numbers.as_slice()[first * self.steps..].as_ptr()
+    pub(super) fn tile(&self, first: usize) -> *const u32 {
+        self.numbers.as_slice()[first * self.words..].as_ptr()
     }
 
     fn bytes(&self) -> usize {
@@ -74,7 +86,7 @@ pub struct Drawn {
 
 impl Drawn {
     /// Gathers, scales and packs. `weights` is `[outputs, inputs]`; `index`, `scale` and `floor` have one entry per draw;
-    /// `mean` is subtracted from every row first.
+    /// `mean` is subtracted from every row first. `narrow`: products in bf16, where the machine has them.
     pub fn pack(
         weights: &[f32],
         outputs: usize,
@@ -83,8 +95,11 @@ impl Drawn {
         scale: &[f32],
         floor: &[f32],
         mean: Option<&[f32]>,
+        narrow: bool,
     ) -> Drawn {
-        Self::pack_for(Level::active(), weights, outputs, inputs, index, scale, floor, mean)
+        let level = Level::active();
+        let narrow = narrow && level.multiplies_bf16();
+        Self::pack_for(level, weights, outputs, inputs, index, scale, floor, mean, narrow)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -97,6 +112,7 @@ impl Drawn {
         scale: &[f32],
         floor: &[f32],
         mean: Option<&[f32]>,
+        pairs: bool,
     ) -> Drawn {
         assert_eq!(weights.len(), outputs * inputs, "{outputs} x {inputs} weights");
         assert!(index.len() == scale.len() && index.len() == floor.len(), "one scale and one floor per draw");
@@ -108,7 +124,7 @@ impl Drawn {
             index: index.to_vec(),
             floor: floor.to_vec(),
             mean: mean.map(<[f32]>::to_vec),
-            weights: Stairs::pack(level, outputs, index.len(), at),
+            weights: Stairs::pack(level, outputs, index.len(), pairs, at),
         }
     }
 
@@ -142,8 +158,10 @@ pub struct Graded {
 
 impl Graded {
     /// Packs. `weights` is `[outputs, inputs]`, `basis` is `[outputs, outputs]` with a direction in every *column*.
-    pub fn pack(weights: &[f32], outputs: usize, inputs: usize, basis: &[f32], mean: &[f32]) -> Graded {
-        Self::pack_for(Level::active(), weights, outputs, inputs, basis, mean)
+    /// `narrow`: products in bf16, where the machine has them.
+    pub fn pack(weights: &[f32], outputs: usize, inputs: usize, basis: &[f32], mean: &[f32], narrow: bool) -> Graded {
+        let level = Level::active();
+        Self::pack_for(level, weights, outputs, inputs, basis, mean, narrow && level.multiplies_bf16())
     }
 
     pub(super) fn pack_for(
@@ -153,6 +171,7 @@ impl Graded {
         inputs: usize,
         basis: &[f32],
         mean: &[f32],
+        pairs: bool,
     ) -> Graded {
         assert_eq!(weights.len(), outputs * inputs, "{outputs} x {inputs} weights");
         assert_eq!((basis.len(), mean.len()), (outputs * outputs, inputs), "basis and mean");
@@ -166,9 +185,9 @@ impl Graded {
         let middle = directions.chunks_exact(inputs);
         let middle = middle.map(|d| d.iter().zip(mean).map(|(d, m)| d * *m as f64).sum::<f64>() as f32).collect();
         Graded {
-            directions: Stairs::pack(level, outputs, inputs, |q, i| directions[q * inputs + i] as f32),
+            directions: Stairs::pack(level, outputs, inputs, pairs, |q, i| directions[q * inputs + i] as f32),
             middle,
-            back: Stairs::pack(level, outputs, outputs, |o, q| basis[o * outputs + q]),
+            back: Stairs::pack(level, outputs, outputs, false, |o, q| basis[o * outputs + q]),
         }
     }
 
