@@ -3,7 +3,8 @@
     python bench/training/reference.py MODEL --task rte --data glue --epochs 10 --lr 1e-4 --seed 0,1,2,3,4
 
 The same examples, batch size, learning rate and its curve, weight decay and its exceptions, clipping, dropout and number
-of epochs; the dev set is scored after each epoch and the best one counts, as there. Prints one JSON object.
+of epochs; the dev set is scored after each epoch and the best one counts, as there. Prints one JSON object. With
+`--epochs 0` a model is scored as it is: so one that Sparing has trained can be checked with transformers.
 """
 
 import argparse
@@ -60,18 +61,17 @@ def train(args, seed, parts):
     torch.manual_seed(seed)
     order = random.Random(seed)
     regression = args.task == "stsb"
-    model = AutoModelForSequenceClassification.from_pretrained(args.model, num_labels=1 if regression else 2)
-    model = model.to(args.device).float()
+    labels = {} if args.epochs == 0 else {"num_labels": 1 if regression else 2}
+    model = AutoModelForSequenceClassification.from_pretrained(args.model, **labels).to(args.device).float()
     plain, decayed = [], []
     for name, parameter in model.named_parameters():
         (plain if parameter.dim() < 2 or name.endswith("bias") else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=args.lr)
     (texts, labels), (dev_texts, dev_labels) = parts
-    per_epoch = math.ceil(len(labels) / args.batch)
-    total = per_epoch * args.epochs
+    total = max(1, math.ceil(len(labels) / args.batch) * args.epochs)
     warmup = max(1, round(0.1 * total))
-    rate = lambda s: min(1.0, s / warmup) if s < warmup else max(0.0, (total - s) / (total - warmup))
+    rate = lambda s: s / warmup if s < warmup else max(0.0, (total - s) / max(1, total - warmup))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
 
     def batch(encoded, chosen):
@@ -98,6 +98,8 @@ def train(args, seed, parts):
         model.train()
         return score(args.task, found, dev_labels)
 
+    if args.epochs == 0:
+        return evaluate()
     best = -math.inf
     model.train()
     for _ in range(args.epochs):

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         None => Ok(writeln!(std::io::stdout(), "{WELCOME}")?),
-        Some(Command::Run(args)) => commands::run::run(&args),
+        Some(Command::Run(args)) => commands::run::run(args),
         Some(Command::Eval(args)) => commands::eval::eval(&args),
         Some(Command::Inspect(args)) => commands::inspect::inspect(&args),
         Some(Command::Bench(args)) => commands::bench::bench(&args),
@@ -73,5 +73,16 @@ fn one_line_panics() {
         let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
         let what = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
         complain(&format!("internal error at {place}: {what}; this is a defect of sparing, please report it"));
+        if std::thread::current().name() == Some("main") {
+            end_soon();
+        }
     }));
+}
+
+/// Ends the program if unwinding does not: a GPU's driver can wait for work that will never be done.
+fn end_soon() {
+    std::thread::spawn(|| {
+        std::thread::sleep(std::time::Duration::from_secs(10));
+        std::process::exit(Failure::Told.code().into())
+    });
 }

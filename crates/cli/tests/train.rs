@@ -11,7 +11,8 @@ fn without_the_feature_it_says_how_to_get_it() {
 
 #[cfg(feature = "train")]
 mod with_training {
-    use super::common::{fixture, sparing};
+    use super::common::{command, finish, fixture, sparing};
+    use std::process::{Command, Stdio};
 
     fn table(folder: &std::path::Path) -> String {
         let lines: String = (0..40).map(|i| format!("the film is {}\n", ["good,fine", "bad,poor"][i % 2])).collect();
@@ -40,6 +41,39 @@ mod with_training {
         assert!(sparing(&["inspect", &out("b")]).code == 0);
     }
 
+    /// Ctrl-C saves; the same command with --resume ends where an undisturbed one does.
+    #[cfg(unix)]
+    #[test]
+    fn an_interrupted_training_is_saved_and_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = table(folder.path());
+        let model = fixture("bert-classify-text");
+        let out = |name: &str| folder.path().join(name);
+        let run = |name: &str, more: &[&str]| {
+            let out = out(name).display().to_string();
+            let how = ["train", "finetune", &model, "--data", &data, "--epochs", "400", "--batch", "4", "--out", &out];
+            command(&[&how, more].concat())
+        };
+        assert_eq!(finish(run("whole", &[]), &[]).code, 0);
+        let log = out("broken.work").join("train.jsonl");
+        let mut child = run("broken", &[]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let lines = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count());
+        while lines() < 20 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(interrupted.success());
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("--resume"));
+        assert!(!out("broken").exists() && out("broken.work").exists());
+        assert_eq!(finish(run("broken", &["--resume"]), &[]).code, 0);
+        for file in ["train.jsonl", "model.safetensors"] {
+            let read = |name: &str| std::fs::read(out(name).join(file)).unwrap();
+            assert!(read("whole") == read("broken"), "{file} differs");
+        }
+    }
+
     #[test]
     fn wrong_use_is_told_before_anything_is_read() {
         let model = fixture("bert-classify-text");
@@ -49,7 +83,7 @@ mod with_training {
         assert!(train(&["--seed", "1,1"]).error(2).contains("different seeds"));
         assert!(train(&["--device", "tpu"]).error(1).contains("cpu, cuda and wgpu"));
         assert!(train(&[]).error(1).contains("x.csv"));
-        for name in ["finetune", "distill", "pretrain"] {
+        for name in ["finetune", "distill", "pretrain", "bench"] {
             assert!(sparing(&["train", name, "--help"]).ok().contains("Examples:"));
         }
     }

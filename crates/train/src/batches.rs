@@ -1,18 +1,23 @@
 //! The order of examples in an epoch: shuffled, alike lengths together.
 
 use crate::random::Random;
+use burn::tensor::Device;
 
-/// Lengths that batches are padded to: close enough that little is wasted, few enough that a GPU compiles few kernels.
-const BUCKETS: [usize; 20] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512];
-/// Beyond the last bucket, multiples of this.
-const COARSE: usize = 256;
+/// Lengths that batches are padded to on the CPU: close enough that little is wasted.
+const FINE: [usize; 20] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512];
+/// And on a GPU, which compiles and tunes kernels by shape, and has arithmetic to spare: few.
+const COARSE: [usize; 5] = [32, 64, 128, 256, 512];
+/// Beyond the last of them, multiples of this.
+const BEYOND: usize = 256;
 /// Batches among which lengths are sorted: more waste less padding, fewer shuffle better.
 const TOGETHER: usize = 32;
 
-/// The length to pad sequences to whose longest has `longest` tokens; never more than `limit`.
-pub fn padded_length(longest: usize, limit: Option<usize>) -> usize {
-    let bucket = BUCKETS.into_iter().find(|b| *b >= longest).unwrap_or_else(|| longest.next_multiple_of(COARSE));
-    limit.map_or(bucket, |limit| bucket.min(limit).max(longest))
+/// The length to pad sequences to on this device whose longest has `longest` tokens; never more than `limit`.
+pub fn padded_length(longest: usize, limit: Option<usize>, device: &Device) -> usize {
+    let on_cpu = device.clone().without_autodiff() == Device::flex();
+    let lengths: &[usize] = if on_cpu { &FINE } else { &COARSE };
+    let padded = lengths.iter().find(|b| **b >= longest).copied().unwrap_or_else(|| longest.next_multiple_of(BEYOND));
+    limit.map_or(padded, |limit| padded.min(limit).max(longest))
 }
 
 /// The batches of one epoch: every example once, each batch of `size` examples but the last, alike lengths together,
@@ -34,6 +39,10 @@ pub fn epoch_batches(lengths: &[usize], size: usize, seed: u64, epoch: u64) -> V
 mod tests {
     use super::*;
 
+    fn on_cpu(longest: usize, limit: Option<usize>) -> usize {
+        padded_length(longest, limit, &Device::flex())
+    }
+
     #[test]
     fn every_example_once_in_batches_of_alike_lengths() {
         let lengths: Vec<usize> = (0..1003).map(|i| 3 + (i * 37) % 90).collect();
@@ -44,7 +53,7 @@ mod tests {
         assert_eq!(seen, (0..1003).collect::<Vec<_>>());
         let tokens: usize = lengths.iter().sum();
         let padded: usize =
-            batches.iter().map(|b| b.len() * padded_length(b.iter().map(|&i| lengths[i]).max().unwrap(), None)).sum();
+            batches.iter().map(|b| b.len() * on_cpu(b.iter().map(|&i| lengths[i]).max().unwrap(), None)).sum();
         assert!((padded as f64) < 1.2 * tokens as f64, "{padded} for {tokens}");
     }
 
@@ -59,11 +68,11 @@ mod tests {
 
     #[test]
     fn buckets_respect_the_limit() {
-        assert_eq!(padded_length(1, None), 8);
-        assert_eq!(padded_length(65, None), 80);
-        assert_eq!(padded_length(33, Some(40)), 40);
-        assert_eq!(padded_length(38, Some(39)), 39);
-        assert_eq!(padded_length(600, None), 768);
-        assert_eq!(padded_length(600, Some(700)), 700);
+        assert_eq!(on_cpu(1, None), 8);
+        assert_eq!(on_cpu(65, None), 80);
+        assert_eq!(on_cpu(33, Some(40)), 40);
+        assert_eq!(on_cpu(38, Some(39)), 39);
+        assert_eq!(on_cpu(600, None), 768);
+        assert_eq!(on_cpu(600, Some(700)), 700);
     }
 }

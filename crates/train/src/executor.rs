@@ -1,10 +1,11 @@
 //! A network as an [`Executor`], so that whatever scores the engine scores Burn, on any of its devices.
 
+use crate::batches::padded_length;
 use crate::{LinearHook, Mode, Network, PaddedBatch, Parameters};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use sparing_model::{Architecture, Batch, Error, Executor, HeadRows, Model, Outputs, Sequence, Wanted};
 
-/// Padded tokens to run together unless told otherwise.
+/// Padded tokens to run together.
 const TOKENS: usize = 8192;
 
 /// Runs batches on the device where its parameters are.
@@ -12,8 +13,6 @@ pub struct BurnExecutor {
     network: Network,
     parameters: Parameters,
     hook: Option<Box<dyn LinearHook + Send + Sync>>,
-    tokens: usize,
-    round: usize,
     mode: Mode,
 }
 
@@ -24,8 +23,6 @@ impl BurnExecutor {
             network: Network::new(architecture),
             parameters: parameters.without_autodiff(),
             hook: None,
-            tokens: TOKENS,
-            round: 1,
             mode: Mode::default(),
         }
     }
@@ -38,12 +35,6 @@ impl BurnExecutor {
     /// Shows every linear map to a hook (fake quantization).
     pub fn with_hook(mut self, hook: Box<dyn LinearHook + Send + Sync>) -> BurnExecutor {
         self.hook = Some(hook);
-        self
-    }
-
-    /// How many padded tokens run together, and what lengths are rounded up to (few lengths, few GPU kernels).
-    pub fn with_sizes(mut self, tokens: usize, round: usize) -> BurnExecutor {
-        (self.tokens, self.round) = (tokens, round.max(1));
         self
     }
 
@@ -66,14 +57,14 @@ impl BurnExecutor {
     /// Numbers of sequences of about the same length, to be padded and run together.
     fn groups(&self, sequences: &[Sequence]) -> Vec<Vec<usize>> {
         let length = |number: usize| sequences[number].ids.len();
+        let limit = self.network.architecture().max_tokens;
+        let padded = |number: usize| padded_length(length(number), limit, self.parameters.device());
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_key(|number| std::cmp::Reverse(length(*number)));
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for number in order {
             let joins = groups.last().is_some_and(|group| {
-                let longest = length(group[0]).next_multiple_of(self.round);
-                // A quarter of padding at most, and a few tokens whatever the share.
-                (group.len() + 1) * longest <= self.tokens && longest <= length(number) * 5 / 4 + 8
+                (group.len() + 1) * padded(group[0]) <= TOKENS && padded(group[0]) == padded(number)
             });
             match groups.last_mut() {
                 Some(group) if joins => group.push(number),
@@ -88,7 +79,8 @@ impl BurnExecutor {
         let sequences: Vec<Sequence> = group.iter().map(|number| batch.sequences[*number].clone()).collect();
         let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(0);
         let device = self.parameters.device();
-        let padded = PaddedBatch::new(&sequences, longest.next_multiple_of(self.round), device);
+        let length = padded_length(longest, self.network.architecture().max_tokens, device);
+        let padded = PaddedBatch::new(&sequences, length, device);
         let hook: Option<&dyn LinearHook> = self.hook.as_ref().map(|hook| &**hook as &dyn LinearHook);
         let (parameters, mode) = (&self.parameters, self.mode);
         // Rows to hand over and rows there are, per sequence: padding comes after what is real.

@@ -90,7 +90,7 @@ pub(crate) fn lengths(examples: &[Example]) -> Vec<usize> {
 pub(crate) fn pad(network: &Network, examples: &[&Example], device: &Device) -> PaddedBatch {
     let sequences: Vec<Sequence> = examples.iter().map(|e| e.sequence.clone()).collect();
     let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(1);
-    PaddedBatch::new(&sequences, padded_length(longest, network.architecture().max_tokens), device)
+    PaddedBatch::new(&sequences, padded_length(longest, network.architecture().max_tokens, device), device)
 }
 
 /// The loss that fits the targets, which all have one kind.

@@ -1,9 +1,11 @@
 //! AdamW (Loshchilov and Hutter 2017, <https://arxiv.org/abs/1711.05101>) over named tensors.
 
+mod flat;
 mod host;
 
 use crate::Parameters;
 use burn::tensor::{Device, Tensor, TensorData};
+use flat::Flat;
 use serde::{Deserialize, Serialize};
 use sparing_model::{Error, OwnedTensor, Weights};
 use std::collections::BTreeMap;
@@ -37,6 +39,8 @@ pub struct AdamW {
     options: AdamOptions,
     step: u64,
     moments: BTreeMap<String, Moments>,
+    /// On a GPU, the tensors of the last update and their moments.
+    flat: Option<Flat>,
     /// Factor of the rate by name; 1 where there is none.
     scales: BTreeMap<String, f64>,
     /// On the CPU, update in one pass over memory.
@@ -52,7 +56,7 @@ enum Moments {
 impl AdamW {
     /// An optimizer that has seen nothing yet. `scales`: factor of the rate by tensor name, 1 where there is none.
     pub fn new(options: AdamOptions, scales: BTreeMap<String, f64>) -> AdamW {
-        AdamW { options, step: 0, moments: BTreeMap::new(), scales, fused: true }
+        AdamW { options, step: 0, moments: BTreeMap::new(), flat: None, scales, fused: true }
     }
 
     /// Updates done.
@@ -89,34 +93,38 @@ impl AdamW {
         (rate, if decays(name, shape) { 1.0 - rate * self.options.weight_decay } else { 1.0 })
     }
 
-    fn update_on_device(&mut self, parameters: &mut Parameters, mut gradients: NamedGradients, rate: f64) -> Tensor<1> {
-        let norm = global_norm(&gradients, parameters.device());
-        let o = self.options;
-        let clip = o.clip.map(|limit| (norm.clone().add_scalar(1e-6).recip() * limit).clamp_max(1.0));
-        let (correction1, correction2) = self.corrections();
-        for (name, parameter) in parameters.iter_mut() {
-            let Some(mut g) = gradients.remove(name) else { continue };
-            if let Some(clip) = &clip {
-                g = g * clip.clone().reshape([1, 1]);
-            }
-            let (rate, keep) = self.rate(name, &parameter.shape, rate);
-            let square = (g.clone() * g.clone()).mul_scalar(1.0 - o.beta2);
-            let g = g.mul_scalar(1.0 - o.beta1);
-            let (first, second) = match self.moments.remove(name) {
-                Some(Moments::Device(moments)) => {
-                    let [first, second] = *moments;
-                    (first.mul_scalar(o.beta1) + g, second.mul_scalar(o.beta2) + square)
-                }
-                _ => (g, square),
-            };
-            let root = second.clone().sqrt().div_scalar(correction2.sqrt()).add_scalar(o.epsilon);
-            let change = (first.clone() / root).mul_scalar(rate / correction1);
-            let value = parameter.value.clone().inner();
-            let value = if keep == 1.0 { value } else { value.mul_scalar(keep) };
-            parameter.replace(value - change);
-            self.moments.insert(name.to_string(), Moments::Device(Box::new([first, second])));
+    /// All tensors end to end as one: a GPU's time goes by the number of operations.
+    fn update_on_device(&mut self, parameters: &mut Parameters, gradients: NamedGradients, rate: f64) -> Tensor<1> {
+        if gradients.is_empty() {
+            return Tensor::zeros([1], &parameters.device().clone().inner());
         }
-        norm
+        if self.flat.as_ref().is_none_or(|flat| !flat.holds(&gradients)) {
+            self.spill();
+            self.flat = Some(self.flatten(parameters, &gradients));
+        }
+        let (o, corrections) = (self.options, self.corrections());
+        let Some(flat) = &mut self.flat else { unreachable!("made above") };
+        flat.update(&o, corrections, parameters, gradients, rate)
+    }
+
+    /// Lays the tensors that have gradients end to end, with what is known of their moments.
+    fn flatten(&mut self, parameters: &Parameters, gradients: &NamedGradients) -> Flat {
+        let mut parts = Vec::new();
+        for (name, parameter) in parameters.iter().filter(|(name, _)| gradients.contains_key(*name)) {
+            let moments = match self.moments.remove(name) {
+                Some(Moments::Device(moments)) => Some(*moments),
+                _ => None,
+            };
+            let (scale, keep) = self.rate(name, &parameter.shape, 1.0);
+            parts.push(flat::Part { name, value: parameter.value.clone().inner(), moments, scale, decay: 1.0 - keep });
+        }
+        Flat::new(parts)
+    }
+
+    /// Takes the tensors that lie end to end apart.
+    fn spill(&mut self) {
+        let Some(flat) = self.flat.take() else { return };
+        self.moments.extend(flat.moments().map(|(name, m)| (name, Moments::Device(Box::new(m)))));
     }
 
     fn update_on_host(
@@ -162,10 +170,16 @@ impl AdamW {
     /// The state as tensors, to be saved.
     pub(crate) fn to_tensors(&self) -> Result<Vec<OwnedTensor>, Error> {
         let mut tensors = Vec::with_capacity(2 * self.moments.len());
+        let names = |name: &str| (format!("first/{name}"), format!("second/{name}"));
+        let on_device =
+            |name: &str, m: &[Tensor<2>; 2]| Ok([to_owned(&names(name).0, &m[0])?, to_owned(&names(name).1, &m[1])?]);
+        for (name, moments) in self.flat.iter().flat_map(Flat::moments) {
+            tensors.extend(on_device(&name, &moments)?);
+        }
         for (name, moments) in &self.moments {
-            let names = (format!("first/{name}"), format!("second/{name}"));
+            let names = names(name);
             tensors.extend(match moments {
-                Moments::Device(m) => [to_owned(&names.0, &m[0])?, to_owned(&names.1, &m[1])?],
+                Moments::Device(m) => on_device(name, m)?,
                 Moments::Host { first, second, shape } => {
                     [OwnedTensor::f32(names.0, shape, first), OwnedTensor::f32(names.1, shape, second)]
                 }
@@ -179,6 +193,7 @@ impl AdamW {
         let device = device.clone().inner();
         let host = self.fused && device == Device::flex();
         self.moments.clear();
+        self.flat = None;
         for full in weights.names() {
             let Some(name) = full.strip_prefix("first/") else { continue };
             let second = format!("second/{name}");
@@ -199,15 +214,6 @@ impl AdamW {
 /// Biases and norms are not pulled towards zero.
 fn decays(name: &str, shape: &[usize]) -> bool {
     shape.len() > 1 && !name.ends_with("bias")
-}
-
-/// The norm of all gradients as one vector, `[1]`.
-fn global_norm(gradients: &NamedGradients, device: &Device) -> Tensor<1> {
-    let squares: Vec<Tensor<1>> = gradients.values().map(|g| (g.clone() * g.clone()).sum()).collect();
-    if squares.is_empty() {
-        return Tensor::zeros([1], &device.clone().inner());
-    }
-    Tensor::cat(squares, 0).sum().sqrt()
 }
 
 /// A tensor's numbers in memory.
@@ -248,11 +254,20 @@ mod tests {
         for fused in [true, false] {
             let mut parameters = Parameters::empty(&Device::flex().autodiff());
             parameters.insert_values("w", (0..60).map(|i| (i as f32).sin()).collect(), vec![6, 10]);
-            let mut adam = AdamW { fused, ..AdamW::new(AdamOptions::default(), BTreeMap::new()) };
+            parameters.insert_values("w.bias", (0..10).map(|i| (i as f32).cos()).collect(), vec![10]);
+            let scales = BTreeMap::from([("w".to_string(), 0.5)]);
+            let mut adam = AdamW { fused, ..AdamW::new(AdamOptions::default(), scales.clone()) };
             for step in 0..5 {
-                let g: Vec<f32> = (0..60).map(|i| ((i * (step + 2)) as f32).cos()).collect();
-                let g = Tensor::from_data(TensorData::new(g, [6, 10]), &Device::flex());
-                adam.update(&mut parameters, BTreeMap::from([("w".to_string(), g)]), 0.1).unwrap();
+                let g = |rows: usize| {
+                    let g: Vec<f32> = (0..rows * 10).map(|i| ((i * (step + 2)) as f32).cos()).collect();
+                    Tensor::from_data(TensorData::new(g, [rows, 10]), &Device::flex())
+                };
+                let mut gradients = BTreeMap::from([("w".to_string(), g(6))]);
+                // A tensor that is not always used.
+                if step != 2 {
+                    gradients.insert("w.bias".to_string(), g(1));
+                }
+                adam.update(&mut parameters, gradients, 0.1).unwrap();
             }
             let tensors: Vec<OwnedTensor> =
                 adam.to_tensors().unwrap().into_iter().chain(parameters.to_tensors().unwrap()).collect();
@@ -262,11 +277,11 @@ mod tests {
             sums.push(tensors.iter().flat_map(numbers).collect::<Vec<f32>>());
             // Saved and restored, the state is the same bit by bit.
             let saved = Weights::from_tensors(&adam.to_tensors().unwrap()).unwrap();
-            let mut again = AdamW { fused, ..AdamW::new(AdamOptions::default(), BTreeMap::new()) };
+            let mut again = AdamW { fused, ..AdamW::new(AdamOptions::default(), scales) };
             again.restore(&saved, 5, parameters.device()).unwrap();
             assert_eq!(again.to_tensors().unwrap(), adam.to_tensors().unwrap());
         }
-        assert_eq!(sums[0].len(), 180);
+        assert_eq!(sums[0].len(), 210);
         assert!(sums[0].iter().zip(&sums[1]).all(|(a, b)| (a - b).abs() < 1e-5), "{sums:?}");
     }
 }

@@ -41,6 +41,8 @@ pub struct TrainOptions {
     pub dropout: f64,
     /// Matrix products in bf16.
     pub bf16: bool,
+    /// Tensors with one of these in their name stay as they are.
+    pub freeze: Vec<String>,
     /// Decides everything random.
     pub seed: u64,
     /// Evaluate after this many updates; `None`: after every epoch.
@@ -72,6 +74,7 @@ impl Default for TrainOptions {
             layer_decay: 1.0,
             dropout: 0.1,
             bf16: false,
+            freeze: vec![],
             seed: 0,
             evaluate_every: None,
             patience: None,
@@ -152,6 +155,7 @@ pub fn train(
     let fingerprint = serde_json::to_value(options).map_err(|e| Error::new(format!("options: {e}")))?;
     let restored = work.restore(&fingerprint, parameters, &mut optimizer)?;
     let resumed = restored.is_some();
+    freeze(parameters, &options.freeze)?;
     let mut state = restored.unwrap_or(State { options: fingerprint, ..State::default() });
     if let Some(hook) = objective.hook() {
         hook.recall(&state.memory)?;
@@ -207,6 +211,17 @@ pub fn train(
     };
     run.flush(&mut state)?;
     Ok(Finish { state, complete, seconds: start.elapsed().as_secs_f64() })
+}
+
+/// Keeps tensors as they are that have one of these in their name.
+fn freeze(parameters: &mut Parameters, parts: &[String]) -> Result<(), Error> {
+    if let Some(part) = parts.iter().find(|part| !parameters.iter().any(|(name, _)| name.contains(*part))) {
+        return Err(Error::new(format!("--freeze {part}: no tensor has this in its name")));
+    }
+    if !parts.is_empty() {
+        parameters.set_trainable(|name| !parts.iter().any(|part| name.contains(part)));
+    }
+    Ok(())
 }
 
 /// Factor of the rate by tensor: the head's is 1, each layer below has `decay` times that of the one above.

@@ -5,7 +5,7 @@ mod common;
 use burn::tensor::Device;
 use common::{bare, fixture, sentiment};
 use sparing_model::{HeadKind, Model, Sequence};
-use sparing_tasks::{Columns, Dataset, Select};
+use sparing_tasks::{Columns, Dataset, Select, Split, Task};
 use sparing_train::*;
 use std::path::Path;
 
@@ -73,6 +73,69 @@ fn numbers_make_a_regression() {
     let config = std::fs::read_to_string(folder.path().join("out/config.json")).unwrap();
     assert!(config.contains("\"problem_type\": \"regression\""), "{config}");
     assert!(summary.runs[0].saved[0].value > 0.9, "{summary:?}");
+}
+
+#[test]
+fn words_get_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("words.jsonl");
+    let line = |i: usize| {
+        let (word, tag) = [("good", "B-GOOD"), ("bad", "B-BAD"), ("witty", "B-GOOD"), ("thin", "B-BAD")][i % 4];
+        let subject = ["film", "story", "plot"][i % 3];
+        format!("{{\"tokens\": [\"the\", \"{subject}\", \"is\", \"{word}\"], \"tags\": [\"O\", \"O\", \"O\", \"{tag}\"]}}\n")
+    };
+    std::fs::write(&path, (0..24).map(line).collect::<String>()).unwrap();
+    let data = Dataset::table(&path, &Columns::default(), &Select::default()).unwrap();
+    let summary = finetune(folder.path(), &data, options(5e-3, 20), vec![0], None);
+    let model = Model::load(&summary.runs[0].directory).unwrap();
+    assert_eq!(model.architecture.head.kind, HeadKind::TokenClassify);
+    assert_eq!(model.architecture.head.labels, ["B-BAD", "B-GOOD", "O"]);
+    assert!(summary.runs[0].saved[0].value > 0.99, "{summary:?}");
+}
+
+#[test]
+fn answers_are_found_in_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.jsonl");
+    let line = |i: usize| {
+        let (word, subject) = (["good", "bad", "witty", "thin"][i % 4], ["film", "story", "plot"][i % 3]);
+        let context = format!("the {subject} is {word} to me");
+        let start = context.find(word).unwrap();
+        format!(
+            "{{\"id\": \"{i}\", \"question\": \"the {subject} is\", \"context\": \"{context}\", \
+             \"answers\": {{\"text\": [\"{word}\"], \"answer_start\": [{start}]}}}}\n"
+        )
+    };
+    std::fs::write(&path, (0..24).map(line).collect::<String>()).unwrap();
+    let data = Dataset::read(Task::Squad, &path, Split::Train, &Select::default()).unwrap();
+    let summary = finetune(folder.path(), &data, options(5e-3, 25), vec![0], None);
+    let model = Model::load(&summary.runs[0].directory).unwrap();
+    assert_eq!(model.architecture.head.kind, HeadKind::Answer);
+    // Exact match of the directory that was saved.
+    assert!(summary.runs[0].saved.iter().any(|v| v.value > 0.95), "{summary:?}");
+}
+
+#[test]
+fn frozen_tensors_stay_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = sentiment(folder.path(), 16);
+    let freeze = vec!["embeddings".to_string()];
+    let summary = finetune(folder.path(), &data, TrainOptions { freeze, ..options(1e-2, 1) }, vec![0], None);
+    let trained = Model::load(&summary.runs[0].directory).unwrap();
+    let before = bare("bert-classify-text");
+    let mut moved = 0;
+    for name in trained.weights.names() {
+        let read = |model: &Model| {
+            let tensor = model.weights.tensor(name).ok()?;
+            let mut values = vec![0.0; tensor.len()];
+            tensor.read(0, &mut values);
+            Some(values)
+        };
+        let (Some(a), Some(b)) = (read(&before), read(&trained)) else { continue };
+        assert!(a == b || !name.contains("embeddings"), "{name} moved");
+        moved += usize::from(a != b);
+    }
+    assert!(moved > 0);
 }
 
 #[test]

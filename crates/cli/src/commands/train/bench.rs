@@ -105,7 +105,8 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
         interrupt::check()?;
     }
     bar.finish_and_clear();
-    let median = |part: fn(&sparing_train::StepParts) -> f64| Sample::new(parts.iter().map(part).collect()).median() * 1e3;
+    let median =
+        |part: fn(&sparing_train::StepParts) -> f64| Sample::new(parts.iter().map(part).collect()).median() * 1e3;
     let rounds = Sample::new(rounds);
     let report = Report {
         model: args.model.name(),

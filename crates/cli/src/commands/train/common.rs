@@ -103,6 +103,10 @@ pub struct HowArgs {
     #[arg(long, value_name = "X", default_value_t = 0.1)]
     pub dropout: f64,
 
+    /// Leave tensors alone that have this in their name: embeddings, or embeddings,layer.0.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub freeze: Vec<String>,
+
     /// Cut texts to this many tokens, special tokens included
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = positive)]
     pub max_tokens: usize,
@@ -181,6 +185,7 @@ impl HowArgs {
             layer_decay: self.layer_decay,
             dropout: self.dropout,
             bf16: self.bf16,
+            freeze: self.freeze.clone(),
             seed: self.seed[0],
             evaluate_every: self.eval_every.map(|n| n as u64),
             patience: self.patience,
