@@ -1,5 +1,5 @@
 //! Memory that is used again. A step needs hundreds of megabytes for numbers that live until the way back; asking the system
-//! for them anew in every step, which hands out pages one by one and clears them, took a tenth of the time.
+//! for them anew in every step, which hands out pages one by one and clears them, took some 7% of the time.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
