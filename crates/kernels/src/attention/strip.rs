@@ -276,7 +276,7 @@ impl<'a, 'b> Strip<'a, 'b> {
     ) {
         let first = !state.started;
         let block = Block { keys: keys.clone(), others: &[], positions, biased, masked, first, pairs: self.pairs };
-        let (width, panel) = (self.job.k.width(), self.panel);
+        let width = self.job.k.width();
         // SAFETY: scores hold `keys.len()` rows (and one more for an odd pair); values are laid out for all keys.
         unsafe {
             softmax_at(self.level, self.job, &block, space);

@@ -210,8 +210,8 @@ unsafe fn draw_one<S: Simd, const FEW: bool, const CENTRED: bool>(
         let input = *drawn.index.as_ptr().add(step) as usize;
         let mut x = if FEW {
             let mut numbers = [0f32; 16];
-            for i in 0..source.count {
-                numbers[i] = *source.rows[i].add(input);
+            for (number, row) in numbers.iter_mut().zip(&source.rows[..source.count]) {
+                *number = *row.add(input);
             }
             S::load(numbers.as_ptr())
         } else {
