@@ -1,9 +1,9 @@
 //! `sparing calibrate`: what a model's values look like on real texts, for samplers that want to know.
 
-use crate::args::{ModelArgs, positive, threads};
+use crate::args::{positive, threads};
 use crate::console::Out;
 use crate::failure::Failure;
-use crate::{interrupt, progress};
+use crate::{interrupt, load, progress};
 use clap::Args;
 use sparing_engine::Calibrator;
 use sparing_model::{Batch, CALIBRATION_FILE, Error, Executor, Outputs, Wanted};
@@ -23,8 +23,9 @@ Examples:
   sparing calibrate MODEL --data mine.csv --text review --out mine.safetensors
   sparing eval MODEL --task sst2 --attention graded:0.4    uses it")]
 pub struct CalibrateArgs {
-    #[command(flatten)]
-    model: ModelArgs,
+    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
+    #[arg(value_name = "MODEL")]
+    model: String,
 
     /// The task whose texts are read
     #[arg(long, value_name = "TASK", value_parser = task)]
@@ -100,13 +101,13 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
             Dataset::table(&args.data, &columns, &select)?
         }
     };
-    let name = args.model.name();
+    let name = args.model.as_str();
     let out = match &args.out {
         Some(out) => out.clone(),
         None if Path::new(name).is_dir() => Path::new(name).join(CALIBRATION_FILE),
         None => return Err(Failure::Usage(format!("{name} is not a directory to write to; give --out FILE"))),
     };
-    let model = args.model.open()?;
+    let model = load::open(name, None)?;
     let encoder = model.tokenizer()?;
     let watching = Watching(Mutex::new(Calibrator::new(&model, args.threads)?));
     let options = Options { max_tokens: args.max_tokens, context: args.max_tokens, ..Options::default() };
