@@ -33,6 +33,18 @@ impl Paint {
         Paint::for_stream(io::stderr().is_terminal())
     }
 
+    /// Whether there is colour.
+    pub fn is_on(self) -> bool {
+        self.0
+    }
+
+    /// On a ground that is the darker the larger the share, from 0 to 1.
+    pub fn shade(self, share: f32, text: &str) -> String {
+        let step = (share.clamp(0.0, 1.0) * (SHADES.len() - 1) as f32).round() as usize;
+        let (ground, ink) = SHADES[step];
+        self.wrap(&format!("38;5;{ink};48;5;{ground}"), text)
+    }
+
     fn wrap(self, code: &str, text: &str) -> String {
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
@@ -62,6 +74,10 @@ impl Paint {
         self.wrap("33", text)
     }
 }
+
+/// Backgrounds for shares of 0, 20, … 100%, from the 256 colours that terminals have, each with what can be read on it.
+/// Both are set, so that dark and light terminals show the same.
+const SHADES: [(u8, u8); 6] = [(255, 16), (153, 16), (75, 16), (32, 231), (25, 231), (18, 231)];
 
 /// Says something on standard error that is not part of the result.
 pub fn note(text: &str) {
@@ -155,5 +171,7 @@ mod tests {
     fn without_colour_text_is_untouched() {
         assert_eq!(Paint(false).strong("x"), "x");
         assert_eq!(Paint(true).strong("x"), "\x1b[1mx\x1b[0m");
+        assert_eq!(Paint(false).shade(0.5, "x"), "x");
+        assert_eq!(Paint(true).shade(1.0, "x"), "\x1b[38;5;231;48;5;18mx\x1b[0m");
     }
 }

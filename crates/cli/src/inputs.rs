@@ -22,6 +22,11 @@ pub struct Input {
     pub place: String,
 }
 
+/// A text in the model's place (`sparing run "a text"`): it has spaces and nothing is called so. The built-in model is meant.
+pub fn text_first(model: &mut Option<String>) -> Option<String> {
+    model.take_if(|name| name.contains(char::is_whitespace) && !Path::new(name).exists())
+}
+
 /// Texts as they become available.
 pub struct Inputs {
     source: Source,
@@ -203,6 +208,17 @@ mod tests {
                 Err(failure) => return (batches, Some(failure)),
             }
         }
+    }
+
+    #[test]
+    fn a_text_in_the_models_place_has_spaces() {
+        let taken = |name: &str| {
+            let mut model = Some(name.to_string());
+            (text_first(&mut model), model)
+        };
+        assert_eq!(taken("a fine film"), (Some("a fine film".to_string()), None));
+        assert_eq!(taken("org/name"), (None, Some("org/name".to_string())));
+        assert_eq!(text_first(&mut None), None);
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         None => Ok(writeln!(std::io::stdout(), "{WELCOME}")?),
         Some(Command::Run(args)) => commands::run::run(args),
         Some(Command::Eval(args)) => commands::eval::eval(&args),
-        Some(Command::Inspect(args)) => commands::inspect::inspect(&args),
+        Some(Command::Inspect(args)) => commands::inspect::inspect(args),
         Some(Command::Bench(args)) => commands::bench::bench(&args),
         Some(Command::Calibrate(args)) => commands::calibrate::calibrate(&args),
         Some(Command::Quantize(args)) => commands::quantize::quantize(&args),

@@ -169,7 +169,8 @@ impl Bars {
     }
 }
 
-fn escape(text: &str) -> String {
+/// Text as XML has it.
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -272,7 +272,7 @@ impl Item {
 }
 
 /// `exp(x - max) / sum`: probabilities from logits.
-fn softmax(logits: &[f32]) -> Vec<f32> {
+pub fn softmax(logits: &[f32]) -> Vec<f32> {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let powers: Vec<f32> = logits.iter().map(|x| (x - most).exp()).collect();
     let sum: f32 = powers.iter().sum();
