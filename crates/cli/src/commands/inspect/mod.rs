@@ -1,15 +1,17 @@
-//! `sparing inspect`: what a network is made of and where its cost lies.
+//! `sparing inspect`: what a network is made of and where its cost lies; with a text, what economised values do to it.
 
 mod cost;
 mod economies;
 mod picture;
 mod report;
+mod values;
 
 use crate::args::{MachineArgs, ModelOrShapeArgs, positive};
+use crate::attention::AttentionArgs;
 use crate::commands::bench;
 use crate::console::Out;
 use crate::failure::Failure;
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, text_first};
 use crate::interrupt;
 use clap::Args;
 use sparing_engine::Engine;
@@ -20,24 +22,36 @@ use std::path::PathBuf;
 ///
 /// The economies change no answer: no padding is computed, the last layer computes only the rows that the head reads,
 /// and identical inputs of a batch are computed once.
+///
+/// With a text and --attention: what is spent on every token's values, layer by layer, the error that makes beside the
+/// bound the theory gives, and what becomes of the answer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   sparing inspect --shape bert-base                       a published shape, nothing downloaded
   sparing inspect MODEL --length 128,512 --svg cost.svg   a picture of the cost at two lengths
   sparing inspect MODEL --data reviews.csv --batch 16     with the lengths of your own texts
-  sparing inspect MODEL --layers                          the layers one by one")]
+  sparing inspect MODEL --layers                          the layers one by one
+  sparing inspect MODEL \"a gripping, funny film\" --attention mca:0.4 --svg values.svg
+                                                          what is spent on every token, and the error it makes
+
+--attention shows what is done to a text and needs one. A text in MODEL's place, recognised by its spaces, is read by
+the built-in model.")]
 pub struct InspectArgs {
     #[command(flatten)]
     model: ModelOrShapeArgs,
+
+    /// Look at what --attention does to this text
+    #[arg(value_name = "TEXT")]
+    words: Option<String>,
 
     /// Tokens per sequence; the picture has bars for each of a list [default: 128]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = positive)]
     length: Vec<usize>,
 
-    /// Sequences per run
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
-    batch: usize,
+    /// Sequences per run [default: 1]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    batch: Option<usize>,
 
     /// Take the lengths of these texts instead: a table, or a file with one text per line
     #[arg(long, value_name = "FILE", conflicts_with = "length")]
@@ -47,19 +61,20 @@ pub struct InspectArgs {
     #[arg(long, value_name = "COLUMN", requires = "data")]
     text: Option<String>,
 
-    /// Column of --data that holds the second text
-    #[arg(long, value_name = "COLUMN", requires = "data")]
+    /// The second text of a pair; for --data, the column that holds it
+    #[arg(long, value_name = "TEXT|COLUMN")]
     pair: Option<String>,
 
-    /// Timed runs; the median is shown
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = positive)]
-    repeats: usize,
+    /// Timed runs; the median is shown [default: 7]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    repeats: Option<usize>,
 
     /// Show every layer
     #[arg(long)]
     layers: bool,
 
-    /// Write a picture: bars of parameters, FLOPs and time divided among the parts
+    /// Write a picture: bars of parameters, FLOPs and time divided among the parts; with a text, its tokens shaded by
+    /// what was spent on them
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
@@ -68,23 +83,67 @@ pub struct InspectArgs {
     json: bool,
 
     #[command(flatten)]
+    attention: AttentionArgs,
+
+    #[command(flatten)]
     machine: MachineArgs,
 }
 
 /// Runs the command.
-pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
+pub fn inspect(mut args: InspectArgs) -> Result<(), Failure> {
     interrupt::watch();
+    let first = text_first(&mut args.model.model);
+    check(&args, first.is_some())?;
+    match first.or_else(|| args.words.take()) {
+        Some(text) => values::run(&args, &text),
+        None => costs(&args),
+    }
+}
+
+/// Options that do not go together.
+fn check(args: &InspectArgs, first: bool) -> Result<(), Failure> {
+    let usage = |text: &str| Err(Failure::Usage(text.to_string()));
+    if first && args.words.is_some() {
+        return usage("two texts, and inspect looks at one; the second of a pair goes with --pair");
+    }
+    if first || args.words.is_some() {
+        let given = [
+            ("--length", !args.length.is_empty()),
+            ("--batch", args.batch.is_some()),
+            ("--data", args.data.is_some()),
+            ("--repeats", args.repeats.is_some()),
+            ("--layers", args.layers),
+        ];
+        return match given.iter().find(|(_, given)| *given) {
+            Some((name, _)) => usage(&format!("{name} is for the cost of a model; it does not go with a text")),
+            None => Ok(()),
+        };
+    }
+    if args.attention.attention.is_some() || args.attention.calibration.is_some() {
+        return usage(
+            "--attention shows what is done to a text; give one: sparing inspect MODEL \"a text\" --attention …",
+        );
+    }
+    match args.pair.is_some() && args.data.is_none() {
+        true => usage("--pair is a second text, and the first is missing; or a column of --data, which is missing"),
+        false => Ok(()),
+    }
+}
+
+/// What the model is made of and what it costs.
+fn costs(args: &InspectArgs) -> Result<(), Failure> {
+    let (batch, repeats) = (args.batch.unwrap_or(1), args.repeats.unwrap_or(7));
     let model = args.model.open()?;
     let lengths = bench::lengths(&model.architecture, &args.length)?;
     let engine = Engine::compile(&model, &args.machine.options())?;
     let works = match &args.data {
-        Some(path) => vec![cost::Work::from_texts(&texts(args, path, &model)?, args.batch)],
-        None => lengths.iter().map(|&n| cost::Work::uniform(&model.architecture, args.batch, n)).collect(),
+        Some(path) => vec![cost::Work::from_texts(&texts(args, path, &model)?, batch)],
+        None => lengths.iter().map(|&n| cost::Work::uniform(&model.architecture, batch, n)).collect(),
     };
     let mut costs = Vec::new();
     for work in &works {
         interrupt::check()?;
-        costs.push(cost::Cost::measure(&engine, work, args.repeats)?);
+        costs.push(cost::Cost::measure(&engine, work, repeats)?);
     }
     let report = report::Report::new(args.model.name(), &model, &engine, costs);
     if let Some(path) = &args.svg {
