@@ -147,6 +147,11 @@ impl AnswerScorer {
         let scorer = AnswerScorer { questions, windows: all, options: *options };
         Ok((units, scorer))
     }
+
+    /// Per unit the number of its question, and its tokens.
+    pub(crate) fn into_windows(self) -> impl Iterator<Item = (usize, Encoded)> {
+        self.windows.into_iter().map(|(question, _, encoded)| (question, encoded))
+    }
 }
 
 impl Scorer for AnswerScorer {

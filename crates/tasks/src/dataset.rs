@@ -135,6 +135,23 @@ impl Dataset {
         glue::parse(Task::Sst2, "sst2-dev.tsv (built in)".into(), lines, Split::Dev, select)?.finish(select)
     }
 
+    /// Takes half of the examples out, drawn at random: what is measured on them says something of the others.
+    pub fn hold_out(&mut self, seed: u64) -> Result<Dataset, Error> {
+        let half = self.examples.len() / 2;
+        if half == 0 {
+            return Err(Error::new(format!("{}: too few examples to set half of them apart", self.source)));
+        }
+        let mut taken = Random::new(seed).choose(self.examples.len(), half).into_iter().peekable();
+        let (mut held, mut kept) = (Vec::with_capacity(half), Vec::new());
+        for (i, example) in std::mem::take(&mut self.examples).into_iter().enumerate() {
+            if taken.next_if_eq(&i).is_some() { held.push(example) } else { kept.push(example) }
+        }
+        // Cloned while it holds nothing.
+        let held = Dataset { examples: held, notes: Vec::new(), ..self.clone() };
+        self.examples = kept;
+        Ok(held)
+    }
+
     fn finish(mut self, select: &Select) -> Result<Dataset, Error> {
         if self.examples.is_empty() && select.rows() > 0 {
             return Err(Error::new(format!("{}: no examples in it", self.source)));
@@ -165,6 +182,18 @@ mod tests {
         assert_eq!(data.examples[1].text, "unflinchingly bleak and desperate ");
         assert_eq!(data.examples[1].line, 3);
         assert!(Dataset::builtin("rte", &Select::default()).is_err());
+    }
+
+    #[test]
+    fn halves_share_nothing() {
+        let mut data = Dataset::builtin("sst2", &Select::default()).unwrap();
+        let held = data.hold_out(7).unwrap();
+        let mut lines: Vec<usize> = held.examples.iter().chain(&data.examples).map(|e| e.line).collect();
+        assert_eq!((held.examples.len(), data.examples.len()), (436, 436));
+        lines.sort_unstable();
+        assert_eq!(lines, (2..874).collect::<Vec<_>>());
+        data.examples.truncate(1);
+        assert!(data.hold_out(7).unwrap_err().to_string().contains("too few"));
     }
 
     #[test]

@@ -176,9 +176,7 @@ fn windowed(
     let context = options.context.unwrap_or(1024).min(limit.unwrap_or(1024));
     match architecture.head.kind {
         HeadKind::Answer => {
-            let mut answer = options.answer;
-            answer.window = answer.window.min(limit.unwrap_or(usize::MAX));
-            answer.may_be_unanswerable |= may_be_unanswerable(dataset);
+            let answer = answer_options(architecture, dataset, options);
             let (units, scorer) = AnswerScorer::prepare(dataset, encoder, gold, &answer)?;
             Ok((units, Box::new(scorer)))
         }
@@ -196,6 +194,14 @@ fn windowed(
     }
 }
 
+/// How answers are searched for in this dataset.
+pub(crate) fn answer_options(architecture: &Architecture, dataset: &Dataset, options: &Options) -> AnswerOptions {
+    let mut answer = options.answer;
+    answer.window = answer.window.min(options.limit(architecture).unwrap_or(usize::MAX));
+    answer.may_be_unanswerable |= may_be_unanswerable(dataset);
+    answer
+}
+
 /// The inputs of a dataset without regard to labels.
 pub(crate) fn units(
     encoder: &dyn Encode,
@@ -211,7 +217,7 @@ pub(crate) fn units(
     }
 }
 
-fn may_be_unanswerable(dataset: &Dataset) -> bool {
+pub(crate) fn may_be_unanswerable(dataset: &Dataset) -> bool {
     let none = |label: &Label| matches!(label, Label::Answers(answers) if answers.is_empty());
     dataset.task == Task::SquadV2 || dataset.examples.iter().any(|e| none(&e.label))
 }

@@ -2,14 +2,17 @@
 //!
 //! A [`Dataset`] is read from official files, the user's own tables or the program itself; [`evaluate`] runs
 //! a model over it and gives a [`Report`] of metrics with bootstrap intervals; [`agreement`] says how alike
-//! two executors answer; [`Report::compare`] whether one is better than another.
+//! two executors answer; [`Report::compare`] whether one is better than another; [`Cascade`] makes one of a cheap and an
+//! exact executor that decides as the exact one does, with a [`Certificate`].
 
 #![deny(missing_docs)]
 
 mod agreement;
 mod answer;
 mod batches;
+pub mod binomial;
 mod bootstrap;
+mod cascade;
 mod compare;
 mod dataset;
 mod encode;
@@ -34,6 +37,9 @@ pub use agreement::{Agreement, agreement, kl};
 pub use answer::{AnswerOptions, Found, best_span, choose};
 pub use batches::Progress;
 pub use bootstrap::{Bootstrap, Interval};
+pub use cascade::{
+    Cascade, Certificate, Check, Decision, Escalate, Fingerprint, Pair, Tally, Target, Trial, check, try_out,
+};
 pub use compare::{Comparison, McNemar, mcnemar};
 pub use dataset::{Answer, Dataset, Example, Label, Select};
 pub use encode::Encode;
