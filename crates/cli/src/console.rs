@@ -77,7 +77,7 @@ impl Paint {
 
 /// Backgrounds for shares of 0, 20, … 100%, from the 256 colours that terminals have, each with what can be read on it.
 /// Both are set, so that dark and light terminals show the same.
-const SHADES: [(u8, u8); 6] = [(255, 16), (153, 16), (75, 16), (32, 231), (25, 231), (18, 231)];
+const SHADES: [(u8, u8); 6] = [(255, 16), (153, 16), (75, 16), (32, 16), (25, 231), (18, 231)];
 
 /// Says something on standard error that is not part of the result.
 pub fn note(text: &str) {
