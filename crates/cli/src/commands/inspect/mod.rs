@@ -32,11 +32,10 @@ Examples:
   sparing inspect MODEL --length 128,512 --svg cost.svg   a picture of the cost at two lengths
   sparing inspect MODEL --data reviews.csv --batch 16     with the lengths of your own texts
   sparing inspect MODEL --layers                          the layers one by one
-  sparing inspect MODEL \"a gripping, funny film\" --attention mca:0.4 --svg values.svg
-                                                          what is spent on every token, and the error it makes
+  sparing inspect MODEL \"a funny film\" --attention mca:0.4   what is spent on every token
+  sparing inspect \"a funny film\" --attention mca:0.4 --svg values.svg   the same, drawn; built-in model
 
---attention shows what is done to a text and needs one. A text in MODEL's place, recognised by its spaces, is read by
-the built-in model.")]
+--attention shows what is done to a text, and needs one. A text in MODEL's place has spaces.")]
 pub struct InspectArgs {
     #[command(flatten)]
     model: ModelOrShapeArgs,
