@@ -3,9 +3,9 @@
 
 CARGO ?= cargo
 
-.PHONY: check fmt lint test docs memory build format
+.PHONY: check fmt lint test isa docs memory build format
 
-check: fmt lint test docs memory
+check: fmt lint test isa docs memory
 
 # --- the parts of `check`
 
@@ -25,6 +25,10 @@ test:
 	fi
 	$(CARGO) test --workspace --locked --doc
 	$(CARGO) test --package sparing --features train --locked --test train
+
+# The engine once more on lesser instruction sets.
+isa:
+	./.ci/isa
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

@@ -26,10 +26,10 @@ sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays th
   sparing bench MODEL             latency and throughput by batch, length, precision and threads
   sparing quantize MODEL          fewer bits for the weights: a smaller model, and what it costs in accuracy
 
-MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Nothing at hand? Try a published shape
-with random weights:
+MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Without one, the model that comes with
+the program is used, which tells whether a review is positive:
 
-  sparing inspect --shape minilm-l6
+  sparing run \"a joy from start to end\"
 
 `sparing help COMMAND` explains one command.";
 
@@ -65,9 +65,10 @@ pub enum Command {
 /// Which model.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
-    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
+    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision [default: builtin, MiniLM-L6 that
+    /// tells whether a review is positive]
     #[arg(value_name = "MODEL")]
-    pub model: String,
+    pub model: Option<String>,
 
     /// Use another head than the one the model names; its weights must be there
     #[arg(long, value_enum, value_name = "HEAD")]
@@ -77,15 +78,21 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// Reads the model.
     pub fn open(&self) -> Result<Model, Failure> {
-        load::open(&self.model, self.head)
+        load::open(self.name(), self.head)
+    }
+
+    /// The model's name as it was given.
+    pub fn name(&self) -> &str {
+        self.model.as_deref().unwrap_or(load::BUILTIN)
     }
 }
 
 /// Which model, where random weights do as well.
 #[derive(Debug, Args)]
 pub struct ModelOrShapeArgs {
-    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
-    #[arg(value_name = "MODEL", required_unless_present = "shape", conflicts_with = "shape")]
+    /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision [default: builtin, MiniLM-L6 that
+    /// tells whether a review is positive]
+    #[arg(value_name = "MODEL", conflicts_with = "shape")]
     pub model: Option<String>,
 
     /// A published shape with random weights instead of a model: nothing is downloaded
@@ -98,8 +105,7 @@ impl ModelOrShapeArgs {
     pub fn open(&self) -> Result<Model, Failure> {
         match (&self.model, self.shape) {
             (_, Some(shape)) => shape.model(),
-            (Some(name), None) => load::open(name, None),
-            (None, None) => Err(Failure::Usage("give a MODEL or --shape".to_string())),
+            (name, None) => load::open(name.as_deref().unwrap_or(load::BUILTIN), None),
         }
     }
 
@@ -107,8 +113,7 @@ impl ModelOrShapeArgs {
     pub fn name(&self) -> String {
         match (&self.model, self.shape) {
             (_, Some(shape)) => format!("{} (random weights)", shape.name()),
-            (Some(name), None) => load::short_name(name),
-            (None, None) => String::new(),
+            (name, None) => load::short_name(name.as_deref().unwrap_or(load::BUILTIN)),
         }
     }
 }

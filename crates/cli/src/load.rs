@@ -40,8 +40,14 @@ impl HeadArg {
     }
 }
 
+/// The name of the model that comes with the program. A directory of this name is `./builtin`.
+pub const BUILTIN: &str = "builtin";
+
 /// Reads a directory, or fetches a Hub id, showing how far the download is.
 pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
+    if name == BUILTIN {
+        return Ok(sparing_builtin::model(&LoadOptions { head: head.map(HeadArg::choice) })?);
+    }
     let mut shown: Option<(String, ProgressBar)> = None;
     let mut progress = |transfer: Transfer<'_>| {
         if shown.as_ref().is_none_or(|(file, _)| file != transfer.file) {
@@ -65,6 +71,9 @@ pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
 
 /// What to call a model in reports: the directory's own name, or the Hub id as given.
 pub fn short_name(name: &str) -> String {
+    if name == BUILTIN {
+        return "the built-in model".to_string();
+    }
     let path = Path::new(name).canonicalize().ok();
     let last = path.and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()));
     last.unwrap_or_else(|| name.to_string())

@@ -5,6 +5,7 @@
 mod args;
 mod attention;
 mod bits;
+mod cascade;
 mod commands;
 mod console;
 mod failure;

@@ -39,6 +39,14 @@ mod with_training {
         let summary: serde_json::Value = serde_json::from_str(&told.ok()).unwrap();
         assert_eq!(summary["complete"], true, "{summary}");
         assert!(sparing(&["inspect", &out("b")]).code == 0);
+        // A model is the mean of itself and itself, whatever the weights; another shape is refused.
+        let mean = |models: [&str; 2]| {
+            sparing(&["train", "average", models[0], models[1], "--weights", "3,1", "--out", &out("c")])
+        };
+        mean([&out("a"), &out("a")]).ok();
+        let run = |name: &str| sparing(&["run", &out(name), "the film is bad", "--json"]).ok();
+        assert_eq!(run("c"), run("a"));
+        assert!(mean([&out("a"), &out("b")]).error(1).contains("differ in tensor"));
     }
 
     /// Ctrl-C saves; the same command with --resume ends where an undisturbed one does.
@@ -83,7 +91,7 @@ mod with_training {
         assert!(train(&["--seed", "1,1"]).error(2).contains("different seeds"));
         assert!(train(&["--device", "tpu"]).error(1).contains("cpu, cuda and wgpu"));
         assert!(train(&[]).error(1).contains("x.csv"));
-        for name in ["finetune", "distill", "pretrain", "bench"] {
+        for name in ["finetune", "distill", "pretrain", "average", "bench"] {
             assert!(sparing(&["train", name, "--help"]).ok().contains("Examples:"));
         }
     }

@@ -1,6 +1,7 @@
 //! A model directory: on disk, or in memory for tests and fuzzing.
 
 use crate::Error;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ pub(crate) enum Directory {
     /// On disk.
     Disk(PathBuf),
     /// By relative path, forward slashes.
-    Memory(BTreeMap<String, Vec<u8>>),
+    Memory(BTreeMap<String, Cow<'static, [u8]>>),
 }
 
 impl Directory {
@@ -37,7 +38,7 @@ impl Directory {
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let path = match self {
             Directory::Disk(path) => path.join(name),
-            Directory::Memory(files) => return Ok(files.get(name).cloned()),
+            Directory::Memory(files) => return Ok(files.get(name).map(|content| content.to_vec())),
         };
         let failed = |e: std::io::Error| Error::new(format!("{}: cannot be read ({e})", path.display()));
         match std::fs::metadata(&path) {

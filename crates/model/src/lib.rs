@@ -22,6 +22,7 @@ mod plan;
 mod save;
 mod sentence;
 mod tokenizer;
+mod tokens;
 mod weights;
 
 pub use architecture::*;
@@ -36,4 +37,5 @@ pub use mca::{AttentionPlan, LayerAlpha, Length, Mca, Pooling, Sampler};
 pub use plan::{Activations, Bits, Plan, Precision, Quantization};
 pub use save::write_directory;
 pub use tokenizer::{Encoded, Tokenizer};
+pub use tokens::{Cut, Tokens};
 pub use weights::{Dtype, Integers, OwnedTensor, Quantized, ScaleAxis, Scales, Tensor, Weights};

@@ -3,6 +3,7 @@
 use crate::directory::Directory;
 use crate::weights::one_line;
 use crate::{Architecture, Error, HeadChoice, Plan, Tokenizer, Weights, sentence};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -48,8 +49,13 @@ impl Model {
         Model::read(Directory::Disk(directory.to_path_buf()), options)
     }
 
-    /// Reads a directory that is in memory: relative paths (forward slashes) to contents.
-    pub fn load_from_memory(files: BTreeMap<String, Vec<u8>>, options: &LoadOptions) -> Result<Model, Error> {
+    /// Reads a directory that is in memory: relative paths (forward slashes) to contents. Weights that are part of the
+    /// program are read where they are.
+    pub fn load_from_memory<C>(files: BTreeMap<String, C>, options: &LoadOptions) -> Result<Model, Error>
+    where
+        C: Into<Cow<'static, [u8]>>,
+    {
+        let files = files.into_iter().map(|(name, content)| (name, content.into())).collect();
         Model::read(Directory::Memory(files), options)
     }
 

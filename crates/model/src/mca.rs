@@ -1,7 +1,7 @@
 //! The part of a plan that says how precisely attention's values are computed (Monte-Carlo Attention, Kim and Ko 2022,
 //! and its heirs).
 
-use crate::{Architecture, Error};
+use crate::{Architecture, Error, Tokens};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,6 +13,9 @@ pub struct AttentionPlan {
     /// Values computed as precisely as attention needs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mca: Option<Mca>,
+    /// Tokens that bring little to others are dropped, or skip feed-forward blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
 }
 
 /// Values computed as precisely as attention needs them: per head and token
@@ -181,12 +184,14 @@ impl Mca {
 impl AttentionPlan {
     /// Checks the numbers.
     pub fn check(&self) -> Result<(), Error> {
-        self.mca.as_ref().map_or(Ok(()), Mca::check)
+        self.mca.as_ref().map_or(Ok(()), Mca::check)?;
+        self.tokens.as_ref().map_or(Ok(()), Tokens::check)
     }
 
     /// Checks that a network can do it.
     pub fn check_for(&self, architecture: &Architecture) -> Result<(), Error> {
         self.check()?;
+        self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check_for(architecture))?;
         let Some(mca) = &self.mca else { return Ok(()) };
         let layers = architecture.layers.len();
         if let Some(layer) = mca.layers.keys().find(|layer| **layer >= layers) {
@@ -202,76 +207,111 @@ impl AttentionPlan {
     }
 }
 
-/// `exact`, or `SAMPLER:ALPHA` with settings after commas: `graded:0.4`, `mca:0.4,seed=3,pooling=mean,padded=128,strict`,
-/// `mca:0.4,layer0=exact,layer5=0.2`.
+/// `exact`, or `SAMPLER:ALPHA`, with settings after commas: `graded:0.4`, `mca:0.4,seed=3,pooling=mean,padded=128,strict`,
+/// `mca:0.4,layer0=exact,layer5=0.2`, `exact,drop=0.5,drop0=0`, `graded:0.4,skip=0.3`.
 impl FromStr for AttentionPlan {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |what: String| Error::new(format!("--attention {text}: {what}"));
-        if text == "exact" {
-            return Ok(AttentionPlan::default());
-        }
-        let mut settings = text.split(',');
-        let (name, alpha) = settings.next().and_then(|first| first.split_once(':')).ok_or_else(|| {
-            wrong("exact, mca:ALPHA, calibrated:ALPHA, systematic:ALPHA, graded:ALPHA, mean:ALPHA or int8:ALPHA is expected".to_string())
-        })?;
         let number = |what: &str, text: &str| {
             text.parse::<f32>().map_err(|_| wrong(format!("{what} is \"{text}\"; a number is expected")))
         };
-        let mut mca = Mca::new(number("alpha", alpha)?);
-        mca.sampler = match name {
-            "mca" | "paper" => Sampler::Paper,
-            "calibrated" => Sampler::Calibrated,
-            "systematic" => Sampler::Systematic,
-            "graded" => Sampler::Graded,
-            "mean" => Sampler::Mean,
-            "int8" => Sampler::Int8,
-            _ => {
-                return Err(wrong(format!(
-                    "no sampler is called \"{name}\"; use mca, calibrated, systematic, graded, mean or int8"
-                )));
-            }
-        };
+        let mut settings = text.split(',');
+        let first = settings.next().unwrap_or_default();
+        let mut plan = AttentionPlan { mca: sampler(first).map_err(wrong)?, tokens: None };
         for setting in settings {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-            let whole =
-                || value.parse::<u64>().map_err(|_| wrong(format!("{key}={value}: a whole number is expected")));
-            match key {
-                "seed" => mca.seed = whole()?,
-                "padded" => mca.length = Length::Padded(whole()? as usize),
-                "strict" if value.is_empty() => mca.strict = true,
-                "pooling" => {
-                    mca.pooling = match value {
-                        "max" => Pooling::Max,
-                        "mean" => Pooling::Mean,
-                        "median" => Pooling::Median,
-                        _ => return Err(wrong(format!("pooling is max, mean or median, not \"{value}\""))),
-                    }
-                }
-                _ => match key.strip_prefix("layer").map(str::parse::<usize>) {
-                    Some(Ok(layer)) => {
-                        let alpha =
-                            if value == "exact" { LayerAlpha::Exact } else { LayerAlpha::Alpha(number(key, value)?) };
-                        mca.layers.insert(layer, alpha);
-                    }
-                    _ => {
-                        return Err(wrong(format!(
-                            "no setting is called \"{key}\"; use seed, pooling, padded, strict or layerN"
-                        )));
-                    }
-                },
+            if key.starts_with("drop") || key.starts_with("skip") {
+                let tokens = plan.tokens.get_or_insert_default();
+                tokens.set(key, number(key, value)?).ok_or_else(|| wrong(unknown(key)))?;
+            } else if let Some(mca) = &mut plan.mca {
+                mca.set(key, value).map_err(wrong)?;
+            } else {
+                return Err(wrong(unknown(key)));
             }
         }
-        mca.check().map_err(|e| wrong(e.to_string().trim_start_matches("attention: ").to_string()))?;
-        Ok(AttentionPlan { mca: Some(mca) })
+        plan.check().map_err(|e| wrong(e.to_string().trim_start_matches("attention: ").to_string()))?;
+        Ok(plan)
+    }
+}
+
+/// What to say to a setting that does not exist.
+fn unknown(key: &str) -> String {
+    format!(
+        "no setting is called \"{key}\"; use drop, skip, dropN or skipN, and with a sampler seed, pooling, padded, strict or layerN"
+    )
+}
+
+/// Reads `exact` or `SAMPLER:ALPHA`.
+fn sampler(text: &str) -> Result<Option<Mca>, String> {
+    if text == "exact" {
+        return Ok(None);
+    }
+    let (name, alpha) = text.split_once(':').ok_or(
+        "exact, mca:ALPHA, calibrated:ALPHA, systematic:ALPHA, graded:ALPHA, mean:ALPHA or int8:ALPHA is expected",
+    )?;
+    let alpha = alpha.parse().map_err(|_| format!("alpha is \"{alpha}\"; a number is expected"))?;
+    let sampler = match name {
+        "mca" | "paper" => Sampler::Paper,
+        "calibrated" => Sampler::Calibrated,
+        "systematic" => Sampler::Systematic,
+        "graded" => Sampler::Graded,
+        "mean" => Sampler::Mean,
+        "int8" => Sampler::Int8,
+        _ => {
+            return Err(format!(
+                "no sampler is called \"{name}\"; use mca, calibrated, systematic, graded, mean or int8"
+            ));
+        }
+    };
+    Ok(Some(Mca { sampler, ..Mca::new(alpha) }))
+}
+
+impl Mca {
+    /// Reads a setting of the command line.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let whole = || value.parse::<u64>().map_err(|_| format!("{key}={value}: a whole number is expected"));
+        match key {
+            "seed" => self.seed = whole()?,
+            "padded" => self.length = Length::Padded(whole()? as usize),
+            "strict" if value.is_empty() => self.strict = true,
+            "pooling" => {
+                self.pooling = match value {
+                    "max" => Pooling::Max,
+                    "mean" => Pooling::Mean,
+                    "median" => Pooling::Median,
+                    _ => return Err(format!("pooling is max, mean or median, not \"{value}\"")),
+                }
+            }
+            _ => {
+                let Some(Ok(layer)) = key.strip_prefix("layer").map(str::parse::<usize>) else {
+                    return Err(unknown(key));
+                };
+                let number = || value.parse().map_err(|_| format!("{key} is \"{value}\"; a number is expected"));
+                let alpha = if value == "exact" { LayerAlpha::Exact } else { LayerAlpha::Alpha(number()?) };
+                self.layers.insert(layer, alpha);
+            }
+        }
+        Ok(())
     }
 }
 
 /// As [`AttentionPlan::from_str`] reads it.
 impl std::fmt::Display for AttentionPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Some(mca) = &self.mca else { return f.write_str("exact") };
+        match &self.mca {
+            Some(mca) => mca.fmt(f)?,
+            None => f.write_str("exact")?,
+        }
+        self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.fmt(f))
+    }
+}
+
+/// As [`AttentionPlan::from_str`] reads it.
+impl std::fmt::Display for Mca {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mca = self;
         let name = if mca.sampler == Sampler::Paper { "mca" } else { mca.sampler.name() };
         write!(f, "{name}:{}", mca.alpha)?;
         match mca.pooling {
@@ -304,7 +344,13 @@ mod tests {
 
     #[test]
     fn the_command_line_and_plans_say_the_same() {
-        for text in ["exact", "mca:0.4", "graded:1,pooling=mean,padded=128,strict,seed=3,layer0=exact,layer5=0.25"] {
+        for text in [
+            "exact",
+            "mca:0.4",
+            "graded:1,pooling=mean,padded=128,strict,seed=3,layer0=exact,layer5=0.25",
+            "exact,drop=0.5,drop0=0,skip=0.25,skip3=0.5",
+            "graded:0.4,skip=0.3",
+        ] {
             let plan: AttentionPlan = text.parse().unwrap();
             assert_eq!(plan.to_string(), text);
             let json = serde_json::to_string(&plan).unwrap();
@@ -330,6 +376,12 @@ mod tests {
             ("mca:0.4,padded=0", "padded to 0"),
             ("mca:0.4,layerx=1", "no setting"),
             ("mca:0.4,layer1=0", "alpha is 0"),
+            ("exact,drop=-1", "drop is -1"),
+            ("exact,skip=nan", "skip is NaN"),
+            ("exact,drop", "a number is expected"),
+            ("exact,dropx=1", "no setting"),
+            ("exact,drop1x=1", "no setting"),
+            ("exact,seed=1", "no setting"),
         ] {
             let message = text.parse::<AttentionPlan>().unwrap_err().to_string();
             assert!(message.contains(part) && !message.contains('\n'), "{text}: {message}");

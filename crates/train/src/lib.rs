@@ -4,6 +4,7 @@
 //! the one parametric [`Architecture`](sparing_model::Architecture) with them. So what is trained is what is saved, name
 //! by name and bit by bit, and a family that loads also trains.
 
+mod average;
 mod batch;
 mod batches;
 mod checkpoint;
@@ -39,6 +40,7 @@ pub use executor::BurnExecutor;
 pub use network::{Capture, Encoded, Forward, LinearHook, Mode, Network};
 pub use parameters::{Parameter, Parameters};
 
+pub use average::average;
 pub use batches::{epoch_batches, padded_length};
 pub use checkpoint::{Best, State, Work};
 pub use clock::{StepClock, StepParts, StepShape};

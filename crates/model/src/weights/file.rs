@@ -5,6 +5,7 @@ use crate::Error;
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
@@ -12,14 +13,14 @@ use std::path::Path;
 /// The bytes of one file.
 pub(crate) enum Bytes {
     Mapped(Mmap),
-    Owned(Vec<u8>),
+    Held(Cow<'static, [u8]>),
 }
 
 impl Bytes {
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Bytes::Mapped(map) => map,
-            Bytes::Owned(bytes) => bytes,
+            Bytes::Held(bytes) => bytes,
         }
     }
 

@@ -111,7 +111,7 @@ impl Weights {
     /// Weights in memory from the bytes of a safetensors file.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Weights, Error> {
         let mut weights = Weights::default();
-        weights.add("model.safetensors".into(), "model.safetensors", Bytes::Owned(bytes), "")?;
+        weights.add("model.safetensors".into(), "model.safetensors", Bytes::Held(bytes.into()), "")?;
         Ok(weights)
     }
 
@@ -137,7 +137,7 @@ impl Weights {
                 tensor.name.drain(..source.prefix.len());
                 tensors.push(tensor);
             }
-            let bytes = Bytes::Owned(serialise(&tensors)?);
+            let bytes = Bytes::Held(serialise(&tensors)?.into());
             weights.add(source.path.clone(), &source.path, bytes, &source.prefix)?;
         }
         match changed.into_keys().next() {

@@ -53,7 +53,7 @@ impl Weights {
     pub(crate) fn join(&mut self, directory: &Directory, relative: &str, prefix: &str) -> Result<(), Error> {
         let bytes = match directory {
             Directory::Disk(path) => Bytes::map(&path.join(relative))?,
-            Directory::Memory(files) => Bytes::Owned(files.get(relative).cloned().unwrap_or_default()),
+            Directory::Memory(files) => Bytes::Held(files.get(relative).cloned().unwrap_or_default()),
         };
         self.add(relative.to_string(), &directory.label(relative), bytes, prefix)
     }

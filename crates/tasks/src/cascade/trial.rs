@@ -75,10 +75,13 @@ pub fn try_out(
     Ok(trial)
 }
 
+/// What an example's units decide together, given which of them keep their cheap output.
+type Decide<'a> = &'a dyn Fn(&dyn Fn(usize) -> bool) -> Choice;
+
 /// The smallest threshold from which on an example is decided as the exact model does. As the threshold sinks below the
 /// windows' margins, largest first, one more of them keeps its cheap output; the first that changes the decision counts,
 /// even if a later one would mend it.
-fn needed(margins: &[f64], decision: &Decision, decide: &dyn Fn(&dyn Fn(usize) -> bool) -> Choice) -> f64 {
+fn needed(margins: &[f64], decision: &Decision, decide: Decide<'_>) -> f64 {
     let exact = decide(&|_| false);
     let mut steps: Vec<f64> = margins.iter().copied().filter(|margin| !margin.is_nan()).collect();
     steps.sort_by(|a, b| b.total_cmp(a));

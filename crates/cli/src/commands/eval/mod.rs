@@ -1,5 +1,7 @@
 //! `sparing eval`: how well a model does a task, with what certainty and at what speed.
 
+mod certified;
+mod certify;
 mod predictions;
 mod report;
 mod running;
@@ -8,12 +10,15 @@ use crate::args::{MachineArgs, ModelArgs, PrecisionArg, positive, precision_name
 use crate::attention::AttentionArgs;
 use crate::console::{self, Out};
 use crate::failure::Failure;
+use crate::load::{self, BUILTIN};
 use crate::{interrupt, progress};
+use certify::CertifyArgs;
 use clap::Args;
+use report::Summary;
 use running::Running;
 use sparing_engine::Engine;
-use sparing_model::{AttentionPlan, Model};
-use sparing_tasks::{Agreement, Bootstrap, Columns, Dataset, Options, Progress, Select, Split, Task};
+use sparing_model::{AttentionPlan, Executor, Model};
+use sparing_tasks::{Agreement, Bootstrap, Columns, Dataset, Options, Progress, Report, Select, Split, Task};
 use std::path::PathBuf;
 
 /// Scores a model on a task: metrics with intervals, speed, agreement with the exact model
@@ -23,18 +28,20 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  sparing eval                                      the built-in model on SST-2's dev set
   sparing eval MODEL --task sst2                    the 872 sentences that come with the program
   sparing eval MODEL --task mrpc --data glue/MRPC   the task's folder, or the one above it
   sparing eval MODEL --data mine.csv --text review --label stars
   sparing eval MODEL --task sst2 --precision int8 --against f32
   sparing eval MODEL --task sst2 --attention graded:0.4     values as precise as attention needs them
+  sparing eval MODEL --task sst2 --precision int8 --certify 0.99    exact where int8 is unsure
   sparing eval MODEL --task squad --data dev-v1.1.json --limit 500 --predictions answers.jsonl")]
 pub struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
 
-    /// The task
-    #[arg(long, value_name = "TASK", required_unless_present = "data", value_parser = task)]
+    /// The task [default for the built-in model: sst2]
+    #[arg(long, value_name = "TASK", value_parser = task)]
     task: Option<Task>,
 
     /// The task's folder or file; without --task, your own table (.csv, .tsv, .jsonl, .json, .parquet)
@@ -94,6 +101,9 @@ pub struct EvalArgs {
     stride: Option<usize>,
 
     #[command(flatten)]
+    certify: CertifyArgs,
+
+    #[command(flatten)]
     attention: AttentionArgs,
 
     #[command(flatten)]
@@ -111,34 +121,57 @@ fn split(name: &str) -> Result<Split, String> {
 /// Runs the command.
 pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
     interrupt::watch();
+    if let Some(target) = args.certify.target()? {
+        return certify::eval(args, target);
+    }
     // What can be wrong with the data is told before a large model is read.
     let dataset = dataset(args)?;
     let model = args.model.open()?;
-    let encoder = model.tokenizer()?;
     let engine = Engine::compile(&model, &args.attention.apply(args.machine.options(), &model)?)?;
     let options = options(args);
+    let report = score(args, &engine, &model, &dataset, &options)?;
+    let agreement = match args.against {
+        Some(precision) if report.complete => Some(agreement(args, &model, &engine, &dataset, precision, &options)?),
+        _ => None,
+    };
+    let complete = report.complete && agreement.as_ref().is_none_or(|(_, a)| a.complete);
+    let summary = Summary::new(name(args), &dataset, &engine, report, agreement);
+    show(args, &summary, complete)
+}
+
+/// What to call the model.
+fn name(args: &EvalArgs) -> String {
+    load::short_name(args.model.name())
+}
+
+/// Runs an executor over the dataset and measures it.
+fn score(
+    args: &EvalArgs,
+    executor: &dyn Executor,
+    model: &Model,
+    dataset: &Dataset,
+    options: &Options,
+) -> Result<Report, Failure> {
+    let encoder = model.tokenizer()?;
     let mut watch = Watch::new(dataset.examples.len());
-    let running = Running::new(&engine, &model, &dataset, args.max_tokens, watch.is_shown());
+    let running = Running::new(executor, model, dataset, args.max_tokens, watch.is_shown());
     let mut step = |p: &Progress| watch.step(p, &running.score());
-    let report = sparing_tasks::evaluate(&running, encoder, &model.architecture, &dataset, &options, &mut step);
+    let report = sparing_tasks::evaluate(&running, encoder, &model.architecture, dataset, options, &mut step);
     watch.end();
     let report = report.map_err(interrupted)?;
     for note in &report.notes {
         console::note(note);
     }
     if let Some(path) = &args.predictions {
-        predictions::write(path, &dataset, &report, &model.architecture.head.labels)?;
+        predictions::write(path, dataset, &report, &model.architecture.head.labels)?;
     }
-    let agreement = match args.against {
-        Some(precision) if report.complete => Some(agreement(args, &model, &engine, &dataset, precision, &options)?),
-        _ => None,
-    };
-    let complete = report.complete && agreement.as_ref().is_none_or(|(_, a)| a.complete);
-    let summary =
-        report::Summary::new(crate::load::short_name(&args.model.model), &dataset, &engine, report, agreement);
+    Ok(report)
+}
+
+fn show(args: &EvalArgs, summary: &Summary, complete: bool) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.json {
-        out.pretty(&summary)?
+        out.pretty(summary)?
     } else {
         summary.print(&mut out)?
     }
@@ -155,7 +188,8 @@ fn dataset(args: &EvalArgs) -> Result<Dataset, Failure> {
             let columns = Columns { text: args.text.clone(), pair: args.pair.clone(), label: args.label.clone() };
             Dataset::table(path, &columns, &select)?
         }
-        (None, None) => return Err(Failure::Usage("give --task or --data".to_string())),
+        (None, None) if args.model.name() == BUILTIN => Dataset::builtin(Task::Sst2.name(), &select)?,
+        (None, None) => return Err(Failure::Usage("give --task or --data: what should be scored?".to_string())),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The result of an evaluation, as a table and as JSON.
 
+use super::certified::Certified;
 use crate::args::precision_name;
 use crate::attention::describe;
 use crate::console::Out;
@@ -34,6 +35,8 @@ pub struct Summary {
     attention: Option<Attention>,
     #[serde(skip_serializing_if = "Option::is_none")]
     against: Option<Against>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certified: Option<Certified>,
 }
 
 /// What economised values cost.
@@ -114,7 +117,13 @@ impl Summary {
             isa: sparing_kernels::isa::active().name(),
             attention: Attention::new(engine),
             against: agreement.map(|(precision, agreement)| Against { precision, agreement }),
+            certified: None,
         }
+    }
+
+    /// Adds what is certified.
+    pub fn with(self, certified: Certified) -> Summary {
+        Summary { certified: Some(certified), ..self }
     }
 
     /// Prints it for people.
@@ -143,8 +152,11 @@ impl Summary {
         if let Some(attention) = &self.attention {
             out.line(&format!("{}; draws of seed {}", attention.line, attention.seed))?;
         }
-        match &self.against {
-            Some(against) => against.print(precision, out),
+        if let Some(against) = &self.against {
+            against.print(precision, out)?;
+        }
+        match &self.certified {
+            Some(certified) => certified.print(out),
             None => Ok(()),
         }
     }

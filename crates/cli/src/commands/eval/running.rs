@@ -1,14 +1,13 @@
 //! The score so far, for whoever watches the progress bar.
 
-use sparing_engine::Engine;
 use sparing_model::{Batch, Error, Executor, HeadKind, Model, Outputs, Sequence};
 use sparing_tasks::{Dataset, Gold};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An executor that looks over the engine's shoulder: how many of the labels it gave so far are right.
+/// An executor that looks over another's shoulder: how many of the labels it gave so far are right.
 pub struct Running<'a> {
-    engine: &'a Engine,
+    executor: &'a dyn Executor,
     /// The right label of each input; empty where nobody watches, or the head gives more than one label.
     gold: HashMap<Sequence, usize>,
     right: AtomicUsize,
@@ -16,8 +15,14 @@ pub struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Watches the engine; `shown` is false where nobody will ask for the score.
-    pub fn new(engine: &'a Engine, model: &Model, dataset: &Dataset, max_tokens: Option<usize>, shown: bool) -> Self {
+    /// Watches an executor; `shown` is false where nobody will ask for the score.
+    pub fn new(
+        executor: &'a dyn Executor,
+        model: &Model,
+        dataset: &Dataset,
+        max_tokens: Option<usize>,
+        shown: bool,
+    ) -> Self {
         let head = &model.architecture.head;
         let mut gold = HashMap::new();
         // Anything wrong with a label or a text is told by the evaluation itself.
@@ -31,7 +36,7 @@ impl<'a> Running<'a> {
                 }
             }
         }
-        Running { engine, gold, right: AtomicUsize::new(0), seen: AtomicUsize::new(0) }
+        Running { executor, gold, right: AtomicUsize::new(0), seen: AtomicUsize::new(0) }
     }
 
     /// `90.1% right`, once something has been seen.
@@ -43,7 +48,7 @@ impl<'a> Running<'a> {
 
 impl Executor for Running<'_> {
     fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
-        let outputs = self.engine.run(batch)?;
+        let outputs = self.executor.run(batch)?;
         for (sequence, logits) in batch.sequences.iter().zip(&outputs.sequences) {
             if let Some(label) = self.gold.get(sequence) {
                 let top = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));

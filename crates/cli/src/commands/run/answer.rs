@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::inputs::{Input, Inputs};
 use crate::interrupt;
 use serde::Serialize;
-use sparing_model::{Batch, Encoded, Executor, Wanted};
+use sparing_model::{Batch, Encoded, Wanted};
 use sparing_tasks::{AnswerOptions, Found, best_span, choose};
 
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ fn find(session: &Session<'_>, windows: &[Encoded], options: &AnswerOptions) -> 
     for part in windows.chunks(together) {
         interrupt::check()?;
         let sequences = part.iter().map(|w| w.sequence.clone()).collect();
-        let outputs = session.engine.run(&Batch { sequences, wanted: Wanted::Head })?;
+        let outputs = session.executor.run(&Batch { sequences, wanted: Wanted::Head })?;
         found.extend(part.iter().zip(&outputs.sequences).map(|(window, logits)| best_span(window, logits, options)));
     }
     Ok(choose(&found, options))

@@ -1,6 +1,7 @@
 //! `sparing run`: texts in, what the model's head makes of them out.
 
 mod answer;
+mod certificate;
 mod fill;
 mod generate;
 mod labels;
@@ -9,14 +10,16 @@ mod vectors;
 
 use crate::args::{MachineArgs, ModelArgs, positive};
 use crate::attention::AttentionArgs;
+use crate::cascade::Engines;
 use crate::console::{self, Out};
 use crate::failure::Failure;
-use crate::inputs::{Input, Inputs};
+use crate::inputs::{self, Input, Inputs};
 use crate::interrupt;
 use clap::Args;
 use serde::Serialize;
 use sparing_engine::Engine;
 use sparing_model::{Batch, Encoded, Executor, HeadKind, Model, Tokenizer, Wanted};
+use sparing_tasks::{Cascade, Pair};
 use std::cell::Cell;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -29,6 +32,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  sparing run \"a joy from start to end\"                        the built-in model: is it positive?
   sparing run MODEL \"a gripping, funny film\"                    a classifier: labels
   sparing run MODEL \"The capital of France is [MASK].\"          a masked model: words for the gap
   sparing run MODEL \"Who wrote it?\" --context-file article.txt  the passage that answers
@@ -94,6 +98,9 @@ pub struct RunArgs {
     generate: generate::GenerateArgs,
 
     #[command(flatten)]
+    certificate: certificate::CertificateArgs,
+
+    #[command(flatten)]
     attention: AttentionArgs,
 
     #[command(flatten)]
@@ -106,6 +113,8 @@ struct Session<'a> {
     model: &'a Model,
     tokenizer: &'a Tokenizer,
     engine: &'a Engine,
+    /// The engine, or a cascade over it.
+    executor: &'a dyn Executor,
     /// One text from the command line: its answer may take several lines.
     single: bool,
     told_truncation: Cell<bool>,
@@ -136,29 +145,60 @@ struct Line<'a, A: Serialize> {
 }
 
 /// Runs the command.
-pub fn run(args: &RunArgs) -> Result<(), Failure> {
+pub fn run(args: RunArgs) -> Result<(), Failure> {
     interrupt::watch();
+    let args = &text_first(args);
     let model = args.model.open()?;
     let tokenizer = model.tokenizer()?;
     check(args, model.architecture.head.kind)?;
+    let options = args.attention.apply(args.machine.options(), &model)?;
+    let certificate = args.certificate.read(args, &model, &options)?;
     let mut inputs = inputs(args)?;
-    let engine = Engine::compile(&model, &args.attention.apply(args.machine.options(), &model)?)?;
+    let Some(certificate) = certificate else {
+        let engine = Engine::compile(&model, &options)?;
+        return answer(args, &model, tokenizer, &engine, &engine, &mut inputs);
+    };
+    let engines = Engines::compile(&model, &options)?;
+    let (cheap, exact) = (engines.cheap(), engines.exact());
+    let pair = Pair { cheap: &cheap, exact: &exact, decision: certificate.decision };
+    let cascade = Cascade::new(pair, certificate.escalate);
+    let result = answer(args, &model, tokenizer, &engines.cheap, &cascade, &mut inputs);
+    certificate::tell(&certificate, cascade.tally());
+    result
+}
+
+/// Shows what an executor makes of all inputs; the engine is for what only it can do.
+fn answer(
+    args: &RunArgs,
+    model: &Model,
+    tokenizer: &Tokenizer,
+    engine: &Engine,
+    executor: &dyn Executor,
+    inputs: &mut Inputs,
+) -> Result<(), Failure> {
     let single = args.texts.len() == 1;
-    let session =
-        Session { args, model: &model, tokenizer, engine: &engine, single, told_truncation: Cell::new(false) };
+    let session = Session { args, model, tokenizer, engine, executor, single, told_truncation: Cell::new(false) };
     let mut out = Out::new();
     let result = match model.architecture.head.kind {
-        HeadKind::Classify | HeadKind::MultiLabel | HeadKind::Regress => labels::run(&session, &mut inputs, &mut out),
-        HeadKind::TokenClassify => tags::run(&session, &mut inputs, &mut out),
-        HeadKind::Hidden | HeadKind::Embed { .. } => vectors::run(&session, &mut inputs, &mut out),
-        HeadKind::MaskedLm => fill::run(&session, &mut inputs, &mut out),
-        HeadKind::Answer => answer::run(&session, &mut inputs, &mut out),
-        HeadKind::CausalLm => generate::run(&session, &mut inputs, &mut out),
+        HeadKind::Classify | HeadKind::MultiLabel | HeadKind::Regress => labels::run(&session, inputs, &mut out),
+        HeadKind::TokenClassify => tags::run(&session, inputs, &mut out),
+        HeadKind::Hidden | HeadKind::Embed { .. } => vectors::run(&session, inputs, &mut out),
+        HeadKind::MaskedLm => fill::run(&session, inputs, &mut out),
+        HeadKind::Answer => answer::run(&session, inputs, &mut out),
+        HeadKind::CausalLm => generate::run(&session, inputs, &mut out),
     };
     // Whatever happened, what was done is shown.
     out.flush()?;
     result?;
     interrupt::check()
+}
+
+/// `sparing run "a text"`: what stands in the model's place may be a text.
+fn text_first(mut args: RunArgs) -> RunArgs {
+    if let Some(text) = inputs::text_first(&mut args.model.model) {
+        args.texts.insert(0, text);
+    }
+    args
 }
 
 /// Options that this model has no use for, and those it cannot do without.
@@ -243,7 +283,7 @@ impl Session<'_> {
             let (items, rows): (Vec<Item>, Vec<Option<Vec<usize>>>) = batch.into_iter().unzip();
             let wanted = rows.into_iter().collect::<Option<Vec<_>>>().map_or(Wanted::Head, Wanted::Rows);
             let sequences = items.iter().map(|item| item.encoded.sequence.clone()).collect();
-            let outputs = self.engine.run(&Batch { sequences, wanted })?;
+            let outputs = self.executor.run(&Batch { sequences, wanted })?;
             for (item, values) in items.iter().zip(&outputs.sequences) {
                 show(item, values, outputs.width, out)?;
             }

@@ -1,6 +1,8 @@
 //! `sparing train`: a better or smaller model from one that is there.
 
 #[cfg(feature = "train")]
+mod average;
+#[cfg(feature = "train")]
 mod bench;
 #[cfg(feature = "train")]
 mod common;
@@ -35,6 +37,7 @@ enum TrainCommand {
     Finetune(finetune::FinetuneArgs),
     Distill(distill::DistillArgs),
     Pretrain(pretrain::PretrainArgs),
+    Average(average::AverageArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -46,6 +49,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         TrainCommand::Finetune(args) => finetune::finetune(args),
         TrainCommand::Distill(args) => distill::distill(args),
         TrainCommand::Pretrain(args) => pretrain::pretrain(args),
+        TrainCommand::Average(args) => average::average(args),
         TrainCommand::Bench(args) => bench::bench(args),
     }
 }
