@@ -33,7 +33,7 @@ Examples:
   sparing inspect MODEL --data reviews.csv --batch 16     with the lengths of your own texts
   sparing inspect MODEL --layers                          the layers one by one
   sparing inspect MODEL \"a funny film\" --attention mca:0.4   what is spent on every token
-  sparing inspect \"a funny film\" --attention mca:0.4 --svg values.svg   the same, drawn; built-in model
+  sparing inspect \"a funny film\" --attention mca:0.4 --svg v.svg   drawn; the built-in model
 
 --attention shows what is done to a text, and needs one. A text in MODEL's place has spaces.")]
 pub struct InspectArgs {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use answer::Answer;
 use serde::Serialize;
 use sparing_engine::{Engine, LayerExamined, RunOptions, Spending};
-use sparing_model::{AttentionPlan, Batch, Encoded, Executor, HeadKind, Mca, Model, Sampler};
+use sparing_model::{Batch, Encoded, Executor, HeadKind, Mca, Model, Sampler};
 use tokens::Token;
 
 /// What was found.
@@ -129,7 +129,7 @@ fn examine(
             None => Layer::exact(layer, tokens.len()),
         })
         .collect();
-    let plan = AttentionPlan { mca: Some(mca.clone()) };
+    let plan = engine.attention();
     Ok(Examined {
         model: args.model.name(),
         text: text.to_string(),
@@ -146,7 +146,7 @@ fn examine(
         layers,
         run: Run::new(&spending),
         sampler: mca.sampler,
-        described: attention::describe(&plan, &spending),
+        described: attention::describe(plan, &spending),
     })
 }
 
