@@ -24,6 +24,7 @@ sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays th
   sparing eval MODEL --task sst2  score with its interval, speed, agreement of bf16 and int8 with the exact model
   sparing inspect MODEL           parameters, FLOPs and time by part, as table and picture
   sparing bench MODEL             latency and throughput by batch, length, precision and threads
+  sparing quantize MODEL          weights in 2 to 8 bits, and what that costs in accuracy
   sparing quantize MODEL          fewer bits for the weights: a smaller model, and what it costs in accuracy
 
 MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Without one, the model that comes with

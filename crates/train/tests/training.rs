@@ -82,7 +82,9 @@ fn words_get_labels() {
     let line = |i: usize| {
         let (word, tag) = [("good", "B-GOOD"), ("bad", "B-BAD"), ("witty", "B-GOOD"), ("thin", "B-BAD")][i % 4];
         let subject = ["film", "story", "plot"][i % 3];
-        format!("{{\"tokens\": [\"the\", \"{subject}\", \"is\", \"{word}\"], \"tags\": [\"O\", \"O\", \"O\", \"{tag}\"]}}\n")
+        format!(
+            "{{\"tokens\": [\"the\", \"{subject}\", \"is\", \"{word}\"], \"tags\": [\"O\", \"O\", \"O\", \"{tag}\"]}}\n"
+        )
     };
     std::fs::write(&path, (0..24).map(line).collect::<String>()).unwrap();
     let data = Dataset::table(&path, &Columns::default(), &Select::default()).unwrap();
