@@ -33,7 +33,7 @@ Examples:
   sparing eval MODEL --task mrpc --data glue/MRPC   the task's folder, or the one above it
   sparing eval MODEL --data mine.csv --text review --label stars
   sparing eval MODEL --task sst2 --precision int8 --against f32
-  sparing eval MODEL --task sst2 --attention graded:0.4     values as precise as attention needs them
+  sparing eval MODEL --task sst2 --attention graded:0.4             values where they matter
   sparing eval MODEL --task sst2 --precision int8 --certify 0.99    exact where int8 is unsure
   sparing eval MODEL --task squad --data dev-v1.1.json --limit 500 --predictions answers.jsonl")]
 pub struct EvalArgs {
