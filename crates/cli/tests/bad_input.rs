@@ -98,7 +98,6 @@ fn flags_that_make_no_sense() {
         assert!(ran.err.starts_with("error: ") && ran.err.contains(what), "{args:?}: {}", ran.err);
     };
     usage(&["fly"], "fly");
-    usage(&["run"], "MODEL");
     usage(&["run", &model, "x", "--precision", "int3"], "int3");
     usage(&["run", &model, "x", "--threads", "many"], "--threads");
     usage(&["run", &model, "x", "--threads", "99999"], "1024");

@@ -103,7 +103,7 @@ fn a_sweep_has_a_row_per_combination() {
     }
     let csv = with("csv").ok();
     assert_eq!(csv.lines().count(), 17);
-    assert!(!csv.contains("null") && csv.lines().all(|line| line.split(',').count() == 15), "{csv}");
+    assert!(!csv.contains("null") && csv.lines().all(|line| line.split(',').count() == 16), "{csv}");
     assert!(with("md").ok().contains("| --- |"));
     assert!(with("table").ok().contains("median ms"));
     let hidden = sparing(&[&args[..], &["-o", "json", "--output", "hidden"]].concat()).json();
