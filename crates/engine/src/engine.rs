@@ -62,7 +62,7 @@ impl Engine {
         model.plan.check()?;
         let activations = model.plan.quantization.as_ref().map(|q| q.activations.clone()).unwrap_or_default();
         let head_rows = options.economies.head_rows;
-        let values = (attention.mca.as_ref(), calibration.as_deref());
+        let values = (&attention, calibration.as_deref());
         let compiled = compile(&architecture, &model.weights, precision, &activations, head_rows, values, &team)?;
         let Compiled { hidden, head, rows, head_exact, rows_exact, economised, locals, constants } = compiled;
         let element = activation_element(precision);
@@ -166,6 +166,7 @@ impl Engine {
     ) -> Result<Outputs, Error> {
         batch.check(&self.architecture)?;
         let economised = self.planned(&batch.wanted).filter(|_| !options.exact);
+        self.check_tokens(&batch.wanted, options)?;
         let program = economised.unwrap_or_else(|| self.program(&batch.wanted));
         let seed = self.seed(options);
         let mut outputs = Outputs { width: program.output.width(), sequences: Vec::new() };
@@ -175,7 +176,7 @@ impl Engine {
             let mut once = std::mem::take(&mut arena.once);
             once.fill(batch, self.once, self.reads_types);
             (arena.values.seed, arena.values.spent) = (seed, Spending::default());
-            arena.values.kept_for = None;
+            (arena.values.kept_for, arena.values.done) = (None, 0);
             let mut rest = once.computed.as_slice();
             while !rest.is_empty() {
                 let wave;
@@ -191,7 +192,8 @@ impl Engine {
                 outputs.sequences[number] = outputs.sequences[*like].clone();
             }
             if economised.is_some() {
-                self.book(&once.computed, batch, &arena.values.spent);
+                let done = economised.is_some_and(|program| program.selects).then_some(arena.values.done);
+                self.book(&once.computed, batch, &arena.values.spent, done);
             }
             arena.once = once;
         });
@@ -206,6 +208,9 @@ impl Engine {
         examined: &mut Vec<Sums>,
     ) -> Result<Outputs, Error> {
         batch.check(&self.architecture)?;
+        if self.attention.tokens.is_some() {
+            return Err(Error::new("attention: only values can be examined; leave out drop and skip"));
+        }
         let program = self.planned(&batch.wanted).ok_or_else(|| {
             Error::new("attention is exact: there is nothing to examine; give --attention, such as mca:0.4")
         })?;
@@ -237,8 +242,9 @@ impl Engine {
         options.seed.or(self.attention.mca.as_ref().map(|mca| mca.seed)).unwrap_or(0)
     }
 
-    /// Books what a run with economised values spent.
-    fn book(&self, computed: &[usize], batch: &Batch, spent: &Spending) {
+    /// Books what a run with economised values spent. `done`: operations on the tokens that were computed, with exact
+    /// values, if some may not have been.
+    fn book(&self, computed: &[usize], batch: &Batch, spent: &Spending, done: Option<u64>) {
         let lengths: Vec<usize> = computed.iter().map(|i| batch.sequences[*i].ids.len()).collect();
         let wanted = match &batch.wanted {
             Wanted::Rows(rows) => Wanted::Rows(computed.iter().map(|i| rows[*i].clone()).collect()),
@@ -246,7 +252,19 @@ impl Engine {
         };
         let mut spent = *spent;
         (spent.model_exact, spent.mixing) = self.exact_flops(&lengths, &wanted);
+        spent.skipped = done.map_or(0, |done| spent.model_exact.saturating_sub(done));
         self.spending.lock().unwrap_or_else(|e| e.into_inner()).join(&spent);
+    }
+
+    /// Tokens that are dropped have no result.
+    fn check_tokens(&self, wanted: &Wanted, options: &RunOptions) -> Result<(), Error> {
+        let drops = self.attention.tokens.as_ref().is_some_and(|tokens| tokens.drops());
+        if drops && !options.exact && *wanted != Wanted::Head {
+            return Err(Error::new(
+                "attention: results of every token are wanted, but tokens are dropped; use skip or exact",
+            ));
+        }
+        Ok(())
     }
 
     /// How many of the sequences go through together.

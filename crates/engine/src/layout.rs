@@ -61,6 +61,10 @@ pub(crate) struct Layout {
     selected_globals: Vec<usize>,
     /// Where those are among the selected rows.
     selected_globals_at: Vec<usize>,
+    /// Rows that stay when tokens are dropped, in order.
+    pub(crate) staying: Vec<usize>,
+    /// Rows that do not skip feed-forward blocks, numbered as after dropping.
+    pub(crate) busy: Vec<usize>,
     spans: [Spans; 4],
     /// Keys of the longest sequence.
     pub(crate) longest: usize,
@@ -156,6 +160,37 @@ impl Layout {
         self.spans.iter_mut().for_each(Spans::clear);
     }
 
+    /// Drops all rows but [`Layout::staying`], which holds the selected ones. Positions in the text are forgotten; nothing
+    /// is global.
+    pub(crate) fn keep_staying(&mut self) {
+        let staying = std::mem::take(&mut self.staying);
+        let place = |row: usize| staying.partition_point(|at| *at < row);
+        for (to, from) in staying.iter().enumerate() {
+            self.ids[to] = self.ids[*from];
+            self.types[to] = self.types[*from];
+            self.positions[to] = self.positions[*from];
+        }
+        for list in [&mut self.ids, &mut self.types, &mut self.positions] {
+            list.truncate(staying.len());
+        }
+        for rows in &mut self.sequences {
+            *rows = place(rows.start)..place(rows.end);
+        }
+        self.selected.iter_mut().for_each(|row| *row = place(*row));
+        let [all, selected, ..] = &mut self.spans;
+        for (span, sequence) in all.spans.iter_mut().zip(&all.sequences) {
+            span.queries = self.sequences[*sequence].clone();
+            span.keys = span.queries.clone();
+        }
+        for (span, sequence) in selected.spans.iter_mut().zip(&selected.sequences) {
+            span.keys = self.sequences[*sequence].clone();
+            for (query, position) in span.queries.clone().zip(span.positions.clone()) {
+                self.indices[position] = self.selected[query] - span.keys.start;
+            }
+        }
+        self.staying = staying;
+    }
+
     /// Rows in a set.
     pub(crate) fn count(&self, rows: RowSet) -> usize {
         match rows {
@@ -163,6 +198,7 @@ impl Layout {
             RowSet::Selected => self.selected.len(),
             RowSet::Globals => self.globals.len(),
             RowSet::SelectedGlobals => self.selected_globals.len(),
+            RowSet::Busy => self.busy.len(),
             RowSet::Sequences => self.sequences.len(),
         }
     }
@@ -173,6 +209,7 @@ impl Layout {
             RowSet::Selected => &self.selected,
             RowSet::Globals => &self.globals,
             RowSet::SelectedGlobals => &self.selected_globals,
+            RowSet::Busy => &self.busy,
             RowSet::All | RowSet::Sequences => &[],
         }
     }
@@ -188,7 +225,7 @@ impl Layout {
             RowSet::Selected => &self.spans[1],
             RowSet::Globals => &self.spans[2],
             RowSet::SelectedGlobals => &self.spans[3],
-            RowSet::All | RowSet::Sequences => &self.spans[0],
+            RowSet::All | RowSet::Busy | RowSet::Sequences => &self.spans[0],
         }
     }
 
@@ -198,7 +235,7 @@ impl Layout {
             RowSet::All => self.sequences[sequence].clone(),
             RowSet::Selected => self.selected_of[sequence].clone(),
             RowSet::Sequences => sequence..sequence + 1,
-            RowSet::Globals | RowSet::SelectedGlobals => 0..0,
+            RowSet::Globals | RowSet::SelectedGlobals | RowSet::Busy => 0..0,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The counted arithmetic of a run, beside what an engine without our economies would spend on it.
 
 use crate::Engine;
+use crate::layout::Layout;
 use crate::program::{Attend, Op, Part, Positions, Program, RowSet, Segment};
+use crate::run::Machine;
 use sparing_kernels::Activation;
 use sparing_model::{GlobalTokens, NormKind, Wanted};
 
@@ -86,63 +88,95 @@ impl Engine {
         };
         let globals = if self.architecture.head.global_tokens == GlobalTokens::None { 0 } else { 1 };
         let queries = |rows: RowSet, number: usize| match rows {
-            RowSet::All => lengths[number],
+            RowSet::All | RowSet::Busy => lengths[number],
             RowSet::Selected => selected(number),
             RowSet::Globals => globals,
             RowSet::SelectedGlobals => globals.min(selected(number)),
             RowSet::Sequences => 1,
         };
         let rows = |set: RowSet| -> u64 { (0..lengths.len()).map(|i| queries(set, i) as u64).sum() };
+        let scores = |attend: &Attend| -> u64 {
+            (0..lengths.len()).map(|i| pairs(attend, queries(attend.queries, i), lengths[i], globals)).sum()
+        };
         let mut flops = [0u64; Part::EVERY.len()];
         for segment in &program.segments {
-            match segment {
-                Segment::RowLocal(local) => {
-                    let count = rows(local.rows);
-                    for step in &local.steps {
-                        if step.only_if.is_some_and(|set| rows(set) == 0) {
-                            continue;
+            self.machine.count(segment, &rows, &scores, &mut flops);
+        }
+        flops
+    }
+}
+
+impl Machine {
+    /// Operations of a segment on the rows that a layout holds, with exact values; for networks without windows.
+    pub(crate) fn flops_on(&self, segment: &Segment, layout: &Layout) -> u64 {
+        let scores = |attend: &Attend| -> u64 {
+            let spans = &layout.spans(attend.queries).spans;
+            spans.iter().map(|span| pairs(attend, span.queries.len(), span.keys.len(), 0)).sum()
+        };
+        let rows = |set: RowSet| layout.count(set) as u64;
+        let mut flops = [0u64; Part::EVERY.len()];
+        self.count(segment, &rows, &scores, &mut flops);
+        if let Segment::Values(values) = segment {
+            let economy = &self.constants.economies[values.economy];
+            flops[Part::Qkv as usize] +=
+                2 * rows(RowSet::All) * (economy.inputs * economy.heads * economy.width) as u64;
+        }
+        flops.iter().sum()
+    }
+
+    /// Adds a segment's operations: `rows` in a set, `scores` query-key pairs of an attention.
+    fn count(
+        &self,
+        segment: &Segment,
+        rows: &dyn Fn(RowSet) -> u64,
+        scores: &dyn Fn(&Attend) -> u64,
+        flops: &mut [u64; Part::EVERY.len()],
+    ) {
+        match segment {
+            Segment::RowLocal(local) => {
+                let count = rows(local.rows);
+                for step in &local.steps {
+                    if step.only_if.is_some_and(|set| rows(set) == 0) {
+                        continue;
+                    }
+                    let width = step.op.output().width() as u64;
+                    match &step.op {
+                        Op::Words { .. } | Op::Copy { .. } => {}
+                        Op::AddPlaces { .. } => flops[step.part as usize] += 2 * width * count,
+                        Op::Linear { input, activation, .. } => {
+                            flops[step.part as usize] += 2 * width * input.width() as u64 * count;
+                            let each = match activation {
+                                Activation::Identity => 0,
+                                Activation::Relu => 1,
+                                _ => ACTIVATION_FLOPS,
+                            };
+                            flops[Part::Norms as usize] += each * width * count;
                         }
-                        let width = step.op.output().width() as u64;
-                        match &step.op {
-                            Op::Words { .. } | Op::Copy { .. } => {}
-                            Op::AddPlaces { .. } => flops[step.part as usize] += 2 * width * count,
-                            Op::Linear { input, activation, .. } => {
-                                flops[step.part as usize] += 2 * width * input.width() as u64 * count;
-                                let each = match activation {
-                                    Activation::Identity => 0,
-                                    Activation::Relu => 1,
-                                    _ => ACTIVATION_FLOPS,
-                                };
-                                flops[Part::Norms as usize] += each * width * count;
-                            }
-                            Op::Norm { norm, .. } => {
-                                let layer = self.machine.constants.norms[*norm].kind == NormKind::Layer;
-                                flops[step.part as usize] += if layer { NORM_FLOPS } else { 2 } * width * count;
-                            }
+                        Op::Norm { norm, .. } => {
+                            let layer = self.constants.norms[*norm].kind == NormKind::Layer;
+                            flops[step.part as usize] += if layer { NORM_FLOPS } else { 2 } * width * count;
                         }
                     }
                 }
-                // Budgets depend on the input: counted while it runs, see `Spending`.
-                Segment::Values(_) => {}
-                Segment::Attend(attend) => {
-                    let scores: u64 = (0..lengths.len())
-                        .map(|i| pairs(attend, queries(attend.queries, i), lengths[i], globals))
-                        .sum();
-                    let width = (attend.heads * attend.head_width) as u64;
-                    flops[Part::Scores as usize] += 2 * width * scores;
-                    flops[Part::Values as usize] += 2 * width * scores;
-                    flops[Part::Norms as usize] += SOFTMAX_FLOPS * attend.heads as u64 * scores;
-                    flops[Part::Positions as usize] += match attend.positions {
-                        Positions::None => 0,
-                        Positions::Buckets(_) => attend.heads as u64 * scores,
-                        Positions::Relative(_) => 2 * width * scores,
-                    };
-                }
-                Segment::Pool { from, .. } => flops[Part::Head as usize] += rows(RowSet::All) * from.width() as u64,
-                Segment::Gather { .. } | Segment::Scatter { .. } => {}
             }
+            Segment::Attend(attend) => {
+                let scores = scores(attend);
+                let width = (attend.heads * attend.head_width) as u64;
+                flops[Part::Scores as usize] += 2 * width * scores;
+                flops[Part::Values as usize] += 2 * width * scores;
+                flops[Part::Norms as usize] += SOFTMAX_FLOPS * attend.heads as u64 * scores;
+                flops[Part::Positions as usize] += match attend.positions {
+                    Positions::None => 0,
+                    Positions::Buckets(_) => attend.heads as u64 * scores,
+                    Positions::Relative(_) => 2 * width * scores,
+                };
+            }
+            Segment::Pool { from, .. } => flops[Part::Head as usize] += rows(RowSet::All) * from.width() as u64,
+            // Budgets depend on the input: counted while it runs, see `Spending`.
+            Segment::Values(_) => {}
+            // No arithmetic of its own: scores are computed once, here or in the attention that comes next.
+            Segment::Select(_) | Segment::Drop(_) | Segment::Gather { .. } | Segment::Scatter { .. } => {}
         }
-        flops
     }
 }
 

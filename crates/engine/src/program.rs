@@ -13,6 +13,8 @@ pub(crate) enum RowSet {
     Globals,
     /// The tokens the head reads that also attend globally.
     SelectedGlobals,
+    /// The tokens that do not skip the layer's feed-forward blocks.
+    Busy,
     /// One row per sequence (after pooling).
     Sequences,
 }
@@ -49,6 +51,8 @@ pub(crate) enum Full {
     Pooled,
     /// The normed residual stream, where norms come first and values are computed after the scores.
     Normed,
+    /// The residual stream of the busy rows, f32.
+    XBusy,
     /// What the head returns, f32.
     Out,
 }
@@ -73,6 +77,7 @@ impl Full {
         Full::ContextGlobal,
         Full::Pooled,
         Full::Normed,
+        Full::XBusy,
         Full::Out,
     ];
 
@@ -290,6 +295,17 @@ pub(crate) struct Values {
     pub(crate) economy: usize,
 }
 
+/// Measures how much attention every token gets, and decides which ones leave and which ones stay busy.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Select {
+    /// The attention that comes next.
+    pub(crate) attend: Attend,
+    /// Below this measure a token leaves.
+    pub(crate) drop: f32,
+    /// Below this measure a token skips feed-forward blocks.
+    pub(crate) skip: f32,
+}
+
 /// Position information inside the scores; the numbers index [`crate::compile::Constants`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Positions {
@@ -314,6 +330,10 @@ pub(crate) enum Segment {
     Values(Values),
     /// Rows mixed.
     Attend(Attend),
+    /// Tokens chosen by the attention that comes next.
+    Select(Select),
+    /// The tokens that were chosen to leave do: the others close ranks in these buffers.
+    Drop([View; 2]),
     /// `to[i] = from[row i of the set]`.
     Gather { rows: RowSet, from: View, to: View },
     /// `to[row i of the set] = from[i]`; the set's places in `to`'s own row set.
@@ -332,4 +352,6 @@ pub(crate) struct Program {
     pub(crate) output_rows: RowSet,
     /// Result rows are scaled to unit length.
     pub(crate) normalise: bool,
+    /// Whether tokens are dropped or skip something, so that what is done depends on the input.
+    pub(crate) selects: bool,
 }

@@ -89,6 +89,21 @@ impl Engine {
                     let shape = (a.heads, a.head_width);
                     add("attention", Some(a.layer), Part::Scores, StepKind::Attention, shape, 0, false);
                 }
+                Segment::Select(select) => {
+                    let shape = (select.attend.heads, 1);
+                    add(
+                        "choice of tokens",
+                        Some(select.attend.layer),
+                        Part::Importance,
+                        StepKind::Move,
+                        shape,
+                        0,
+                        false,
+                    );
+                }
+                Segment::Drop([x, _]) => {
+                    add("drop rows", None, Part::Importance, StepKind::Move, (x.width(), 1), 0, false);
+                }
                 Segment::Gather { to, .. } => {
                     add("gather rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false);
                 }

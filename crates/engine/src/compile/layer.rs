@@ -1,7 +1,7 @@
 //! One layer: projections, attention, output projection, feed-forward blocks.
 
 use super::{Code, Compiler, activation};
-use crate::program::{Attend, Full, Op, Part, Positions, RowSet, Segment, Values, View};
+use crate::program::{Attend, Full, Op, Part, Positions, RowSet, Segment, Select, Values, View};
 use crate::relative::{Buckets, Relative};
 use sparing_kernels::{Activation, Element};
 use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, Linear, Norm, NormedLinear, Source};
@@ -84,12 +84,27 @@ impl<'a> Compiler<'a> {
             let input = kept.unwrap_or(all.x);
             code.segment(Segment::Values(Values { attend: attend.clone(), input, economy }));
         }
+        let (drop, skip) = self.cuts(index);
+        if drop > 0.0 || skip > 0.0 {
+            code.segment(Segment::Select(Select { attend: attend.clone(), drop, skip }));
+        }
         code.segment(Segment::Attend(attend.clone()));
+        if drop > 0.0 {
+            code.segment(Segment::Drop([buffers.x, buffers.context]));
+        }
         if self.has_globals(layer) {
             self.global_queries(code, index, layer, &all, globals, attend)?;
         }
         code.next_rows(rows);
-        self.after(code, index, layer, &buffers)
+        self.after(code, index, layer, &buffers, skip > 0.0)
+    }
+
+    /// Below which measures of attention tokens leave, or skip the feed-forward blocks. Never in the last layer: what it
+    /// computes is wanted, and what is not wanted it does not compute anyway.
+    fn cuts(&self, layer: usize) -> (f32, f32) {
+        let last = layer + 1 == self.architecture.layers.len();
+        let tokens = self.tokens.filter(|_| self.economise && !last);
+        tokens.map_or((0.0, 0.0), |tokens| tokens.cuts(layer))
     }
 
     /// Whether a layer's values are economised when the caller does not want the exact model.
@@ -273,8 +288,16 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// From attention's result to the layer's: output projection, residuals, norms, feed-forward blocks.
-    fn after(&mut self, code: &mut Code, index: usize, layer: &'a Layer, buffers: &Buffers) -> Result<(), Error> {
+    /// From attention's result to the layer's: output projection, residuals, norms, feed-forward blocks. `skip`: the
+    /// blocks are for the busy rows only.
+    fn after(
+        &mut self,
+        code: &mut Code,
+        index: usize,
+        layer: &'a Layer,
+        buffers: &Buffers,
+        skip: bool,
+    ) -> Result<(), Error> {
         let number = Some(index);
         let residual = buffers.narrow.unwrap_or(buffers.x);
         let mut at = code.local(residual.width(), Element::F32);
@@ -286,6 +309,11 @@ impl<'a> Compiler<'a> {
             self.norm(code, ("attention norm", number, Part::Norms), &layer.attention_norm, at, out)?;
             code.free(at);
             at = out;
+        }
+        let mut stream = buffers.x;
+        if let Some(ffn) = layer.ffns.last().filter(|_| skip) {
+            at = self.part_ways(code, index, (at, buffers.x), (!layer.norm_first).then_some(&ffn.norm))?;
+            stream = at;
         }
         for (block, ffn) in layer.ffns.iter().enumerate() {
             let last = block + 1 == layer.ffns.len() && layer.bottleneck.is_none();
@@ -302,18 +330,27 @@ impl<'a> Compiler<'a> {
                 code.free(input);
             }
             let to_stream = last && layer.norm_first;
-            let sum = if to_stream { buffers.x } else { code.local(width, Element::F32) };
+            let sum = if to_stream && !skip { stream } else { code.local(width, Element::F32) };
             let what = ("ffn down", number, Part::FfnDown);
             self.linear(code, what, &ffn.down, self.format, Activation::Identity, (inner, Some(at), sum))?;
             code.free(inner);
             code.free(at);
             at = sum;
             if !layer.norm_first {
-                let out = if last { buffers.x } else { code.local(width, Element::F32) };
+                let out = if last { stream } else { code.local(width, Element::F32) };
                 self.norm(code, ("ffn norm", number, Part::Norms), &ffn.norm, sum, out)?;
                 code.free(sum);
                 at = out;
             }
+        }
+        if stream != buffers.x {
+            if at != stream {
+                let op = Op::Copy { input: at, activation: Activation::Identity, out: stream };
+                code.step("busy rows", number, Part::Norms, op);
+            }
+            code.segment(Segment::Scatter { rows: RowSet::Busy, from: stream, to: buffers.x });
+            code.next_rows(RowSet::All);
+            return Ok(());
         }
         if let Some(bottleneck) = &layer.bottleneck {
             let sum = code.local(self.architecture.hidden, Element::F32);
@@ -333,6 +370,25 @@ impl<'a> Compiler<'a> {
             code.free(at);
         }
         Ok(())
+    }
+
+    /// Busy rows go on by themselves; to the others a norm is all that happens. Returns where the busy ones are.
+    fn part_ways(
+        &mut self,
+        code: &mut Code,
+        index: usize,
+        (at, x): (View, View),
+        norm: Option<&Norm>,
+    ) -> Result<View, Error> {
+        let op = Op::Copy { input: at, activation: Activation::Identity, out: x };
+        code.step("attention result", Some(index), Part::Norms, op);
+        let busy = View::full(Full::XBusy, x.width());
+        code.segment(Segment::Gather { rows: RowSet::Busy, from: x, to: busy });
+        if let Some(norm) = norm {
+            self.norm(code, ("ffn norm", Some(index), Part::Norms), norm, x, x)?;
+        }
+        code.next_rows(RowSet::Busy);
+        Ok(busy)
     }
 
     /// A linear map and its norm, in place on the result.

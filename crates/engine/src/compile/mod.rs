@@ -21,7 +21,8 @@ use constants::Collector;
 pub(crate) use constants::{Constants, Packed};
 use sparing_kernels::{Activation, Element, Format, Team, isa};
 use sparing_model::{
-    Activations, Architecture, Calibration, Error, HeadRows, Linear, Mca, Precision, ProjectionPlace, Weights,
+    Activations, Architecture, AttentionPlan, Calibration, Error, HeadRows, Linear, Mca, Precision, ProjectionPlace,
+    Tokens, Weights,
 };
 
 /// What a program computes.
@@ -48,14 +49,14 @@ pub(crate) struct Compiled {
     pub(crate) head_exact: Program,
     /// What [`Compiled::rows`] would be without economies.
     pub(crate) rows_exact: Option<Program>,
-    /// The first three with economised values, if the plan has any.
+    /// The first three with economised values or tokens, if the plan has any.
     pub(crate) economised: Option<Economised>,
     /// Element types of the local buffers.
     pub(crate) locals: Vec<Element>,
     pub(crate) constants: Constants,
 }
 
-/// Programs with economised values.
+/// Programs with economised values or tokens.
 pub(crate) struct Economised {
     pub(crate) hidden: Program,
     pub(crate) head: Program,
@@ -75,10 +76,11 @@ pub(crate) fn compile(
     precision: Precision,
     activations: &Activations,
     head_rows: bool,
-    (mca, calibration): (Option<&Mca>, Option<&Calibration>),
+    (attention, calibration): (&AttentionPlan, Option<&Calibration>),
     team: &Team,
 ) -> Result<Compiled, Error> {
-    let mut compiler = Compiler::new(architecture, weights, precision, head_rows, mca);
+    let mca = attention.mca.as_ref();
+    let mut compiler = Compiler::new(architecture, weights, precision, head_rows, attention);
     let select = if head_rows { Mode::Early } else { Mode::Late };
     let (head, head_exact) = match architecture.head.rows {
         HeadRows::All | HeadRows::Mean | HeadRows::Max => (Mode::Head, Mode::Head),
@@ -91,7 +93,7 @@ pub(crate) fn compile(
     let (hidden, head) = (compiler.program(Mode::Hidden)?, compiler.program(head_mode)?);
     let head_exact = compiler.program(head_exact)?;
     let mut economised = None;
-    if mca.is_some() {
+    if mca.is_some() || attention.tokens.is_some() {
         compiler.economise = true;
         economised = Some(Economised {
             hidden: compiler.program(Mode::Hidden)?,
@@ -130,6 +132,8 @@ struct Compiler<'a> {
     locals: Vec<Element>,
     /// How values are economised, if they are.
     mca: Option<&'a Mca>,
+    /// Which tokens are economised, if any are.
+    tokens: Option<&'a Tokens>,
     /// Whether the program at hand does so.
     economise: bool,
 }
@@ -140,7 +144,7 @@ impl<'a> Compiler<'a> {
         weights: &'a Weights,
         precision: Precision,
         head_rows: bool,
-        mca: Option<&'a Mca>,
+        attention: &'a AttentionPlan,
     ) -> Self {
         let (format, decoder_format) = match precision {
             Precision::F32 => (Format::F32, Format::F32),
@@ -150,8 +154,18 @@ impl<'a> Compiler<'a> {
         let may_select = head_rows && !matches!(architecture.head.rows, HeadRows::Mean | HeadRows::Max);
         let element = activation_element(precision);
         let (collector, locals) = (Collector::new(weights), Vec::new());
-        let economise = false;
-        Compiler { architecture, collector, format, decoder_format, element, may_select, locals, mca, economise }
+        Compiler {
+            architecture,
+            collector,
+            format,
+            decoder_format,
+            element,
+            may_select,
+            locals,
+            mca: attention.mca.as_ref(),
+            tokens: attention.tokens.as_ref(),
+            economise: false,
+        }
     }
 
     fn program(&mut self, mode: Mode) -> Result<Program, Error> {
@@ -184,7 +198,8 @@ impl<'a> Compiler<'a> {
         }
         code.next_rows(RowSet::All);
         self.locals = code.locals;
-        Ok(Program { segments: code.segments, output: x, output_rows: rows, normalise })
+        let selects = code.segments.iter().any(|segment| matches!(segment, Segment::Select(_)));
+        Ok(Program { segments: code.segments, output: x, output_rows: rows, normalise, selects })
     }
 
     /// A linear step of one matrix.

@@ -4,6 +4,7 @@ mod attend;
 mod examine;
 mod local;
 mod rearrange;
+mod tokens;
 mod values;
 
 use crate::arena::Arena;
@@ -42,6 +43,9 @@ impl Machine {
     ) {
         for segment in &program.segments {
             let began = clock.now();
+            if program.selects {
+                arena.values.done += self.flops_on(segment, &arena.layout);
+            }
             match segment {
                 Segment::RowLocal(local) => {
                     self.row_local(local, arena, clock.is_on(), observer.as_deref_mut());
@@ -51,6 +55,14 @@ impl Machine {
                 Segment::Attend(attend) => {
                     self.attend(attend, arena, cache.as_deref_mut());
                     clock.add(Some(attend.layer), Part::Scores, began);
+                }
+                Segment::Select(select) => {
+                    self.select(select, arena);
+                    clock.add(Some(select.attend.layer), Part::Importance, began);
+                }
+                Segment::Drop(buffers) => {
+                    rearrange::drop_rows(arena, buffers);
+                    clock.add(None, Part::Importance, began);
                 }
                 other => {
                     self.move_rows(other, arena);
@@ -67,6 +79,7 @@ impl Machine {
             Segment::Scatter { rows, from, to } => rearrange::scatter(arena, *rows, *from, *to),
             Segment::Pool { kind, from, to } => rearrange::pool(&self.team, arena, *kind, *from, *to),
             Segment::RowLocal(_) | Segment::Values(_) | Segment::Attend(_) => unreachable!("these compute"),
+            Segment::Select(_) | Segment::Drop(_) => unreachable!("these change the layout"),
         }
     }
 }

@@ -52,6 +52,30 @@ pub(super) fn scatter(arena: &mut Arena, set: RowSet, from: View, to: View) {
     });
 }
 
+/// Moves the staying rows of these buffers, which hold all tokens, to their beginning, and forgets the other rows.
+pub(super) fn drop_rows(arena: &mut Arena, buffers: &[View]) {
+    let Arena { full, layout, .. } = arena;
+    let (tokens, staying) = (layout.count(RowSet::All), &layout.staying);
+    if staying.len() == tokens {
+        return;
+    }
+    for view in buffers {
+        let mut rows = full[number(*view)].rows_mut(tokens, view.stride);
+        let width = view.stride;
+        // Rows only ever move towards the beginning, so none is overwritten before it moved.
+        let pairs = staying.iter().enumerate().filter(|(to, from)| to != *from);
+        match rows.data() {
+            ElementsMut::F32(all) => {
+                pairs.for_each(|(to, from)| all.copy_within(from * width..(from + 1) * width, to * width));
+            }
+            ElementsMut::Bf16(all) => {
+                pairs.for_each(|(to, from)| all.copy_within(from * width..(from + 1) * width, to * width));
+            }
+        }
+    }
+    layout.keep_staying();
+}
+
 pub(super) fn pool(team: &Team, arena: &mut Arena, kind: PoolKind, from: View, to: View) {
     let Arena { full, layout, .. } = arena;
     let sequences = &layout.sequences;

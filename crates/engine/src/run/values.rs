@@ -6,7 +6,7 @@ use super::{Machine, rows};
 use crate::arena::Arena;
 use crate::layout::Layout;
 use crate::profile::Clock;
-use crate::program::{Part, Positions, RowSet, Values};
+use crate::program::{Attend, Part, Positions, RowSet, Values};
 use crate::values::{Economy, HeadPicks, Space};
 use sparing_kernels::attention::{Pooling as PooledBy, importance};
 use sparing_kernels::staircase::{Part as Work, encode};
@@ -23,7 +23,7 @@ impl Machine {
         if tokens == 0 {
             return;
         }
-        self.importance(step, economy, tokens, arena);
+        self.importance(&step.attend, economy.pooling, arena);
         clock.add(Some(step.attend.layer), Part::Importance, began);
         let began = clock.now();
         let Arena { full, layout, scratch, values: space, .. } = arena;
@@ -63,32 +63,33 @@ impl Machine {
     }
 
     /// Attention that every token gets, `[heads, tokens]`.
-    fn importance(&self, step: &Values, economy: &Economy, tokens: usize, arena: &mut Arena) {
+    pub(super) fn importance(&self, attend: &Attend, pooling: Pooling, arena: &mut Arena) {
         let Arena { full, layout, scratch, wave, values: space, .. } = arena;
         let Space { importance: pooled, kept, kept_for, .. } = space;
         *kept_for = None;
-        let mut out = pooled.rows_mut(economy.heads, tokens);
-        for head in 0..economy.heads {
+        let tokens = layout.count(RowSet::All);
+        let mut out = pooled.rows_mut(attend.heads, tokens);
+        for head in 0..attend.heads {
             out.row_f32(head).fill(0.0);
         }
-        let queries = layout.count(step.attend.queries);
+        let queries = layout.count(attend.queries);
         if queries == 0 {
             return;
         }
-        let (q, k) = (rows(full, step.attend.q, queries), rows(full, step.attend.k, tokens));
-        let pooling = match economy.pooling {
+        let (q, k) = (rows(full, attend.q, queries), rows(full, attend.k, tokens));
+        let pooling = match pooling {
             Pooling::Max => PooledBy::Max,
             Pooling::Mean => PooledBy::Sum,
             Pooling::Median => PooledBy::Median,
         };
-        let whole = economy.pooling == Pooling::Median;
+        let whole = pooling == PooledBy::Median;
         // Positions that depend on the query come in waves, which overwrite each other.
-        let keep = !matches!(step.attend.positions, Positions::Relative(_));
-        self.scored(&step.attend, layout, wave, scratch, q, whole, &mut |attention, spans| {
+        let keep = !matches!(attend.positions, Positions::Relative(_));
+        self.scored(attend, layout, wave, scratch, q, whole, &mut |attention, spans| {
             let kept = keep.then_some(&mut *kept);
             importance(&self.team, attention, q, k, spans, pooling, out.borrow(), kept, scratch);
         });
-        *kept_for = keep.then(|| step.attend.clone());
+        *kept_for = keep.then(|| attend.clone());
     }
 
     /// Decides what is computed how. Returns whether everything is exact.

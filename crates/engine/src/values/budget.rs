@@ -32,6 +32,11 @@ pub(crate) struct Space {
     pub(crate) queries: Vec<usize>,
     pub(crate) seed: u64,
     pub(crate) spent: Spending,
+    /// Operations so far, on the tokens that are there, with exact values; only counted by programs that select.
+    pub(crate) done: u64,
+    /// What every token of the batch brings to others, and one row of values.
+    pub(crate) measures: Vec<f32>,
+    pub(crate) row: Vec<f32>,
 }
 
 impl Default for Space {
@@ -45,6 +50,9 @@ impl Default for Space {
             queries: Vec::new(),
             seed: 0,
             spent: Spending::default(),
+            done: 0,
+            measures: Vec::new(),
+            row: Vec::new(),
         }
     }
 }

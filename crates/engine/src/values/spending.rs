@@ -22,6 +22,8 @@ pub struct Spending {
     pub tokens: u64,
     /// Those that were computed exactly.
     pub full: u64,
+    /// Operations of the whole model that were not done because tokens were dropped or skipped a block.
+    pub skipped: u64,
 }
 
 impl Spending {
@@ -55,6 +57,7 @@ impl Spending {
         self.authors_exact += other.authors_exact;
         self.tokens += other.tokens;
         self.full += other.full;
+        self.skipped += other.skipped;
     }
 
     /// How many times fewer operations the value encoding took, on real tokens.
@@ -69,7 +72,7 @@ impl Spending {
 
     /// The same for the whole model.
     pub fn model_ratio(&self) -> f64 {
-        ratio(self.model_exact, (self.model_exact + self.values).saturating_sub(self.values_exact))
+        ratio(self.model_exact, (self.model_exact + self.values).saturating_sub(self.values_exact + self.skipped))
     }
 
     /// The value encoding as the authors count it: padding is work saved.
