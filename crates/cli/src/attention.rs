@@ -7,14 +7,16 @@ use sparing_model::{AttentionPlan, Calibration, Length, Model};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How precisely attention's values are computed.
+/// How precisely attention's values are computed, and for which tokens.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Attention")]
 pub struct AttentionArgs {
     /// How values are computed: exact; mca:ALPHA (sampled as the paper does); calibrated:ALPHA, systematic:ALPHA,
     /// graded:ALPHA (better for the same cost, after `sparing calibrate`); mean:ALPHA, int8:ALPHA (plain rivals). Settings
     /// follow after commas: seed=N, pooling=max|mean|median, padded=128 (as the authors count), strict (never fall back to
-    /// the exact product), layer3=0.2, layer0=exact [default: what the model's plan says, else exact]
+    /// the exact product), layer3=0.2, layer0=exact. Tokens that bring less to others than a share of what tokens do on average
+    /// cost less too: drop=0.6 (they leave; for heads that read the first token), skip=0.6 (they pass by the feed-forward
+    /// block), drop0=0 (never in layer 0); such as exact,drop=0.6 [default: what the model's plan says, else exact]
     #[arg(long, value_name = "HOW", value_parser = plan)]
     pub attention: Option<AttentionPlan>,
 
@@ -49,6 +51,9 @@ pub fn read_calibration(path: &Option<PathBuf>, model: &Model) -> Result<Option<
 
 /// One line on what was spent: real tokens first, then everything around them.
 pub fn describe(attention: &AttentionPlan, spent: &Spending) -> String {
+    if attention.mca.is_none() {
+        return format!("attention {attention}: whole model {:.2}x fewer FLOPs on real tokens", spent.model_ratio());
+    }
     let mut line = format!(
         "attention {attention}: value encoding {:.2}x fewer FLOPs on real tokens, A·X·W {:.2}x, whole model {:.3}x; {:.0}% of tokens exact",
         spent.values_ratio(),

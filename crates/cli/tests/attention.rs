@@ -59,6 +59,23 @@ fn eval_and_bench_tell_what_was_spent() {
 }
 
 #[test]
+fn tokens_are_dropped_and_skip() {
+    let model = fixture("bert-classify-text");
+    let (_folder, data) = file("mine.csv", DATA);
+    for plan in ["exact,drop=1", "exact,skip=1,skip1=0"] {
+        let args = ["eval", &model, "--data", &data, "--attention", plan];
+        let shown = sparing(&args).ok();
+        assert!(shown.contains(&format!("attention {plan}: whole model")), "{shown}");
+        let json = sparing(&[&args[..], &["--json"]].concat()).json();
+        assert!(json["attention"]["model_ratio"].as_f64().unwrap() > 1.0, "{json}");
+    }
+    let run = |plan: &str| sparing(&["run", &model, "a joy", "--json", "--attention", plan]).json_lines();
+    assert_eq!(run("exact,drop=0,skip=0"), run("exact"));
+    let message = sparing(&["run", &fixture("bert-mlm-text"), "a [MASK]", "--attention", "exact,drop=0.5"]).error(1);
+    assert!(message.contains("use skip instead of drop"), "{message}");
+}
+
+#[test]
 fn what_makes_no_sense_is_one_line_before_any_work() {
     let model = fixture("bert-classify-text");
     for (attention, part) in [
@@ -66,6 +83,10 @@ fn what_makes_no_sense_is_one_line_before_any_work() {
         ("mca:-1", "alpha is -1"),
         ("mca:NaN", "alpha is NaN"),
         ("mca", "mca:ALPHA"),
+        ("exact,drop=-1", "drop is -1"),
+        ("exact,drop=x", "a number is expected"),
+        ("exact,skip9", "a number is expected"),
+        ("exact,fall=1", "no setting"),
         ("best:0.4", "no sampler"),
     ] {
         let ran = sparing(&["run", &model, "x", "--attention", attention]);
@@ -85,6 +106,8 @@ fn what_makes_no_sense_is_one_line_before_any_work() {
         (r#"{"attention": {"mca": {"alpha": 0.4, "layers": {"7": 0.1}}}}"#, "no layer 7"),
         (r#"{"attention": {"mca": {"alpha": 0.4, "sampler": "graded"}}}"#, "sparing calibrate"),
         (r#"{"attention": {"mca": {"alpha": 0.4, "colour": 1}}}"#, "sparing.json"),
+        (r#"{"attention": {"tokens": {"drop": {"cut": -1}}}}"#, "drop is -1"),
+        (r#"{"attention": {"tokens": {"skip": {"cut": 1, "layers": {"7": 1}}}}}"#, "no layer 7"),
     ] {
         std::fs::write(folder.path().join("sparing.json"), plan).unwrap();
         let message = sparing(&["run", &copy, "x"]).error(1);

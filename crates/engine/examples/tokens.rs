@@ -2,11 +2,22 @@
 //!
 //! `cargo run --release -p sparing-engine --example tokens -- MODEL TEXTS.tsv f32|bf16|int8 ROUNDS PLAN..`; TEXTS has a heading, a text
 //! and a label per line. Every plan is timed beside the exact model in every round; the ratio is that of the best rounds.
+//! `LIMIT=N` takes the first N texts, `TOKENS=N` joins them to sequences of N tokens (accuracy then means nothing).
 
 use sparing_engine::{Engine, Options};
 use sparing_model::{Batch, Error, Executor, Model, Precision, Sequence, Wanted};
 use std::path::Path;
 use std::time::Instant;
+
+/// Texts one after the other, cut to sequences of this many tokens; for time, their labels mean nothing.
+fn joined(examples: &[(Sequence, usize)], length: usize) -> Vec<(Sequence, usize)> {
+    let ends = |sequence: &Sequence| (sequence.ids[0], sequence.ids[sequence.ids.len() - 1]);
+    let words = examples.iter().flat_map(|(s, _)| s.ids[1..s.ids.len() - 1].iter().copied());
+    let words: Vec<u32> = words.collect();
+    let (first, last) = ends(&examples[0].0);
+    let make = |part: &[u32]| Sequence { ids: [&[first], part, &[last]].concat(), types: vec![] };
+    words.chunks_exact(length - 2).map(|part| (make(part), 0)).collect()
+}
 
 fn main() -> Result<(), Error> {
     let args: Vec<String> = std::env::args().collect();
@@ -28,6 +39,9 @@ fn main() -> Result<(), Error> {
         let Some((text, label)) = line.split_once('\t') else { continue };
         let sequence = tokenizer.encode(text, None, None)?.sequence;
         examples.push((sequence, label.trim().parse::<usize>().map_err(|_| Error::new("labels are numbers"))?));
+    }
+    if let Some(length) = std::env::var("TOKENS").ok().and_then(|n| n.parse().ok()) {
+        examples = joined(&examples, length);
     }
     examples.sort_by_key(|(sequence, _)| sequence.ids.len());
     let batches: Vec<(Batch, Vec<usize>)> = examples

@@ -56,9 +56,9 @@ struct Attention {
 impl Attention {
     fn new(engine: &Engine) -> Option<Attention> {
         let (plan, spent) = (engine.attention(), engine.spending());
-        plan.mca.as_ref().map(|mca| Attention {
+        (plan.mca.is_some() || plan.tokens.is_some()).then(|| Attention {
             plan: plan.to_string(),
-            seed: mca.seed,
+            seed: plan.mca.as_ref().map_or(0, |mca| mca.seed),
             values_ratio: spent.values_ratio(),
             attention_ratio: spent.attention_ratio(),
             model_ratio: spent.model_ratio(),
