@@ -59,11 +59,11 @@ mod with_training {
         let out = |name: &str| folder.path().join(name);
         let run = |name: &str, more: &[&str]| {
             let out = out(name).display().to_string();
-            let how = ["train", "finetune", &model, "--data", &data, "--epochs", "400", "--batch", "4", "--out", &out];
+            let how = ["train", "finetune", &model, "--data", &data, "--epochs", "120", "--batch", "4", "--out", &out];
             command(&[&how, more].concat())
         };
         assert_eq!(finish(run("whole", &[]), &[]).code, 0);
-        let log = out("broken.work").join("train.jsonl");
+        let log = out("broken.work").join("seed-0/train.jsonl");
         let mut child = run("broken", &[]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let lines = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count());
         while lines() < 20 && child.try_wait().unwrap().is_none() {
