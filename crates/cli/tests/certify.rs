@@ -78,6 +78,15 @@ fn eval_certifies_and_run_keeps_it() {
 }
 
 #[test]
+fn the_built_in_model_on_its_data() {
+    let report = sparing(&["eval", "--limit", "300", "--precision", "int8", "--certify", "0.98", "--json"]).json();
+    let certified = &report["certified"];
+    assert_eq!((&certified["inputs"], &certified["contradicted"]), (&150.into(), &false.into()), "{certified}");
+    let escalated = certified["tally"]["escalated"].as_u64().unwrap();
+    assert!(certified["certificate"]["escalate"] != "everything" && escalated < 30, "{certified}");
+}
+
+#[test]
 fn other_data_can_be_measured_on() {
     let model = fixture("bert-classify-text");
     let (_folder, data) = file("mine.csv", table(40, "zero"));

@@ -118,7 +118,14 @@ fn trial_data(args: &EvalArgs, dataset: &mut Dataset) -> Result<(Dataset, String
                 let text = format!("--calibrate {name}: that is what is scored; name another part");
                 return Err(Failure::Usage(text));
             }
-            (Ok(split), Some(data)) if args.task.is_some() && data.is_dir() => read(data, split)?,
+            (Ok(split), Some(data)) if args.task.is_some() && data.is_dir() => {
+                if split == Split::Train {
+                    console::note(
+                        "the certificate is about inputs like the train split's; a model that was trained on it decides them more clearly than others",
+                    );
+                }
+                read(data, split)?
+            }
             (Ok(_), _) if !Path::new(name).exists() => {
                 let text = format!("--calibrate {name}: parts of a task are found in its folder; give it with --data");
                 return Err(Failure::Usage(text));
