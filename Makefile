@@ -14,6 +14,7 @@ fmt:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package sparing --features train --all-targets --locked -- -D warnings
 
 # nextest runs the test binaries side by side; documentation tests are cargo's own.
 test:

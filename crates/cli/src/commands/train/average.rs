@@ -40,5 +40,5 @@ pub fn average(args: &AverageArgs) -> Result<(), Failure> {
     sparing_train::average(&pairs, &args.out)?;
     let mut out = Out::new();
     out.line(&format!("{}: the mean of {models} models", args.out.display()))?;
-    Ok(out.flush()?)
+    out.flush()
 }
