@@ -63,7 +63,10 @@ impl Attention {
             attention_ratio: spent.attention_ratio(),
             model_ratio: spent.model_ratio(),
             authors_ratio: spent.authors_ratio(),
-            line: describe(plan, &spent),
+            line: match &plan.mca {
+                Some(mca) => format!("{}; draws of seed {}", describe(plan, &spent), mca.seed),
+                None => describe(plan, &spent),
+            },
         })
     }
 }
@@ -150,7 +153,7 @@ impl Summary {
         ))?;
         out.line(&format!("{precision}, {threads} threads, {isa}; seed {}", self.seed))?;
         if let Some(attention) = &self.attention {
-            out.line(&format!("{}; draws of seed {}", attention.line, attention.seed))?;
+            out.line(&attention.line)?;
         }
         if let Some(against) = &self.against {
             against.print(precision, out)?;
