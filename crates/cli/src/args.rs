@@ -8,6 +8,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sparing_engine::{Options, auto_precision};
 use sparing_model::{Model, Precision};
+use sparing_tasks::{Columns, Split, Task};
 
 /// Headings and literals in bold, nothing garish.
 const STYLES: Styles = Styles::styled()
@@ -168,6 +169,53 @@ pub fn precision_name(precision: Precision) -> &'static str {
         Precision::Bf16 => "bf16",
         Precision::Int8 => "int8",
     }
+}
+
+/// Which columns of the user's own table hold texts. For commands with a `--task`.
+#[derive(Debug, Args)]
+pub struct TextColumnArgs {
+    /// Column of your table that holds the text [default: guessed by its name, and said]
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    text: Option<String>,
+
+    /// Column of your table that holds the second text
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    pair: Option<String>,
+}
+
+impl TextColumnArgs {
+    /// For the reader of tables.
+    pub fn columns(&self) -> Columns {
+        Columns { text: self.text.clone(), pair: self.pair.clone(), label: None }
+    }
+}
+
+/// Which columns of the user's own table hold texts and labels.
+#[derive(Debug, Args)]
+pub struct ColumnArgs {
+    #[command(flatten)]
+    pub texts: TextColumnArgs,
+
+    /// Column of your table that holds the label
+    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
+    label: Option<String>,
+}
+
+impl ColumnArgs {
+    /// For the reader of tables.
+    pub fn columns(&self) -> Columns {
+        Columns { label: self.label.clone(), ..self.texts.columns() }
+    }
+}
+
+/// A task by its name.
+pub fn task(name: &str) -> Result<Task, String> {
+    Task::parse(name).map_err(|e| e.to_string())
+}
+
+/// A part of a dataset by its name.
+pub fn split(name: &str) -> Result<Split, String> {
+    Split::parse(name).map_err(|e| e.to_string())
 }
 
 /// A number of threads that a machine could have.

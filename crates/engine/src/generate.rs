@@ -4,6 +4,7 @@ use crate::Engine;
 use crate::engine::result;
 use crate::layout::Select;
 use crate::profile::Clock;
+use crate::random::Random;
 use sparing_kernels::Buffer;
 use sparing_model::{AttentionPosition, Batch, Error, HeadKind, HeadRows, Sequence};
 
@@ -50,7 +51,7 @@ impl Engine {
         let limit = self.architecture.longest_input().unwrap_or(usize::MAX);
         let buffer = || Buffer::new(self.element);
         let mut cache = Cache { layers: self.architecture.layers.iter().map(|_| (buffer(), buffer())).collect() };
-        let mut random = Random(options.seed);
+        let mut random = Random::new(options.seed);
         let mut candidates = Vec::new();
         let mut new = Vec::new();
         let mut step = Sequence { ids: prompt.to_vec(), types: Vec::new() };
@@ -127,7 +128,7 @@ fn choose(logits: &[f32], options: &GenerateOptions, random: &mut Random, candid
         candidates.truncate(enough.map_or(candidates.len(), |last| last + 1));
         sum = candidates.iter().map(|candidate| candidate.1).sum();
     }
-    let mut left = random.unit() * sum;
+    let mut left = random.unit_f32() * sum;
     for (token, weight) in candidates.iter() {
         left -= weight;
         if left < 0.0 {
@@ -137,30 +138,12 @@ fn choose(logits: &[f32], options: &GenerateOptions, random: &mut Random, candid
     candidates[candidates.len() - 1].0
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): one word of state, good enough to draw words.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// At least 0, below 1.
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1u64 << 24) as f32
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn draw(options: &GenerateOptions, count: usize) -> Vec<u32> {
-        let mut random = Random(options.seed);
+        let mut random = Random::new(options.seed);
         let mut candidates = Vec::new();
         (0..count).map(|_| choose(&[1.0, 3.0, 2.0, -4.0], options, &mut random, &mut candidates)).collect()
     }

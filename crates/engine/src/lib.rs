@@ -33,6 +33,7 @@ mod observe;
 mod options;
 mod profile;
 mod program;
+mod random;
 mod relative;
 mod run;
 mod steps;

@@ -17,7 +17,7 @@ impl<F: Fn(&Sequence, &[usize]) -> Vec<f32> + Send + Sync> Executor for Fake<F> 
     }
 }
 
-fn architecture(kind: HeadKind, labels: &[&str]) -> Architecture {
+pub(crate) fn architecture(kind: HeadKind, labels: &[&str]) -> Architecture {
     Architecture {
         family: Family::Bert,
         hidden: 8,

@@ -67,7 +67,7 @@ impl StepClock {
         self.wait()?;
         let start = Instant::now();
         for _ in 0..updates {
-            self.update(|_| Ok(()))?;
+            self.update(|| Ok(()))?;
         }
         self.wait()?;
         Ok(start.elapsed().as_secs_f64() / updates.max(1) as f64)
@@ -78,7 +78,7 @@ impl StepClock {
         self.wait()?;
         let device = self.device.clone();
         let (mut last, mut seconds) = (Instant::now(), Vec::new());
-        self.update(|_| {
+        self.update(|| {
             wait(&device)?;
             seconds.push(last.elapsed().as_secs_f64());
             last = Instant::now();
@@ -88,19 +88,19 @@ impl StepClock {
     }
 
     /// One update; `after` is called after each of its three parts.
-    fn update(&mut self, mut after: impl FnMut(usize) -> Result<(), Error>) -> Result<(), Error> {
+    fn update(&mut self, mut after: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         let seed = self.done;
         self.done += 1;
         self.device.seed(seed);
         let all: Vec<usize> = (0..self.examples.len()).collect();
         let pass = Pass { seed, epoch: 0, dropout: self.shape.dropout, bf16: self.shape.bf16 };
         let loss = Supervised::new(&self.network, &self.examples, None).loss(&self.parameters, &all, &pass)?;
-        after(0)?;
+        after()?;
         let mut gradients = NamedGradients::new();
         collect(&self.parameters, &loss.value, &mut gradients);
-        after(1)?;
+        after()?;
         self.optimizer.update(&mut self.parameters, gradients, 1e-5)?;
-        after(2)
+        after()
     }
 
     fn wait(&self) -> Result<(), Error> {

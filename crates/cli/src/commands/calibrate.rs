@@ -1,13 +1,13 @@
 //! `sparing calibrate`: what a model's values look like on real texts, for samplers that want to know.
 
-use crate::args::{positive, threads};
+use crate::args::{TextColumnArgs, positive, split, task, threads};
 use crate::console::Out;
 use crate::failure::Failure;
 use crate::{interrupt, load, progress};
 use clap::Args;
 use sparing_engine::Calibrator;
 use sparing_model::{Batch, CALIBRATION_FILE, Error, Executor, Outputs, Wanted};
-use sparing_tasks::{Columns, Dataset, Options, Progress, Select, Split, Task, visit};
+use sparing_tasks::{Dataset, Options, Progress, Select, Split, Task, visit};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -39,13 +39,8 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "SPLIT", default_value = "train", value_parser = split)]
     split: Split,
 
-    /// Column of your table that holds the text [default: guessed by its name, and said]
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    text: Option<String>,
-
-    /// Column of your table that holds the second text
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    pair: Option<String>,
+    #[command(flatten)]
+    columns: TextColumnArgs,
 
     /// Read this many texts, drawn at random
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = positive)]
@@ -68,14 +63,6 @@ pub struct CalibrateArgs {
     threads: usize,
 }
 
-fn task(name: &str) -> Result<Task, String> {
-    Task::parse(name).map_err(|e| e.to_string())
-}
-
-fn split(name: &str) -> Result<Split, String> {
-    Split::parse(name).map_err(|e| e.to_string())
-}
-
 /// Feeds whatever it is to run to the calibrator.
 struct Watching(Mutex<Calibrator>);
 
@@ -96,10 +83,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let select = Select { sample: Some(args.samples), seed: args.seed, ..Select::default() };
     let dataset = match args.task {
         Some(task) => Dataset::read(task, &args.data, args.split, &select)?,
-        None => {
-            let columns = Columns { text: args.text.clone(), pair: args.pair.clone(), label: None };
-            Dataset::table(&args.data, &columns, &select)?
-        }
+        None => Dataset::table(&args.data, &args.columns.columns(), &select)?,
     };
     let name = args.model.as_str();
     let out = match &args.out {

@@ -1,5 +1,6 @@
 //! Which inputs are drawn, and the factors that make sums of draws unbiased.
 
+use crate::random::Random;
 use sparing_kernels::staircase::Drawn;
 
 /// By what weights one head's inputs are drawn.
@@ -79,7 +80,7 @@ impl Draws {
         let heads = spreads.iter().enumerate().map(|(head, spread)| {
             let weights = &weights[head * width * inputs..(head + 1) * width * inputs];
             // Every head of every layer has a stream of its own.
-            let mut random = Random::new(seed, (layer as u64) << 32 | head as u64);
+            let mut random = Random::stream(seed, (layer as u64) << 32 | head as u64);
             let order =
                 if without_replacement { systematic(spread, &mut random) } else { independent(spread, &mut random) };
             let Order { index, scale, floor, by_budget } = order;
@@ -164,30 +165,4 @@ fn systematic(spread: &Spread, random: &mut Random) -> Order {
     let scale = index.iter().map(share).map(|w| if w > 0.0 { (1.0 / w) as f32 } else { 0.0 }).collect();
     let floor = index.iter().map(share).map(|w| w as f32).collect();
     Order { index: index.iter().map(|i| *i as u32).collect(), scale, floor, by_budget }
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014), a stream per seed and number.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64, stream: u64) -> Random {
-        let mut first = Random(seed);
-        let start = first.next() ^ stream.wrapping_mul(0xd129_0d3d_9a2b_8b4d);
-        let mut random = Random(start);
-        random.next();
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// At least 0, below 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::encode::tests::Words;
+use crate::evaluation_tests::architecture;
 use crate::random::Random;
 use crate::{Dataset, Example, Options, Task};
 use sparing_model::*;
@@ -137,34 +138,6 @@ impl<F: Fn(&[u32]) -> Vec<f32> + Send + Sync> Executor for Fake<F> {
     }
 }
 
-fn architecture(kind: HeadKind) -> Architecture {
-    Architecture {
-        family: Family::Bert,
-        hidden: 8,
-        max_tokens: Some(512),
-        embeddings: Embeddings {
-            word: "word".into(),
-            vocabulary: 1000,
-            width: 8,
-            trigram: false,
-            positions: None,
-            token_types: None,
-            norm: None,
-            projection: None,
-            projection_place: ProjectionPlace::AfterNorm,
-        },
-        layers: vec![],
-        final_norm: None,
-        head: Head {
-            rows: HeadRows::First,
-            stages: vec![],
-            kind,
-            labels: vec!["no".into(), "yes".into()],
-            global_tokens: GlobalTokens::None,
-        },
-    }
-}
-
 fn texts(n: usize, seed: u64) -> Dataset {
     let mut random = Random::new(seed);
     let text = |random: &mut Random| (0..4).map(|_| format!("w{}", random.below(500))).collect::<Vec<_>>().join(" ");
@@ -182,7 +155,7 @@ fn number(ids: &[u32], salt: u64) -> f32 {
 fn from_trial_to_check() {
     let exact = Fake(2, |ids: &[u32]| vec![0.0, number(ids, 1)]);
     let cheap = Fake(2, |ids: &[u32]| vec![0.0, number(ids, 1) + 0.1 * number(ids, 2)]);
-    let (architecture, options) = (architecture(HeadKind::Classify), Options::default());
+    let (architecture, options) = (architecture(HeadKind::Classify, &["no", "yes"]), Options::default());
     let decision = Decision::of(HeadKind::Classify, None).unwrap();
     let pair = Pair { cheap: &cheap, exact: &exact, decision };
     let mut on = |_: &crate::Progress| true;

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::files;
 use clap::Args;
 use sparing_model::Model;
-use sparing_tasks::{Cascade, Certificate, Check, Columns, Dataset, Decision, Escalate, Options, Pair, Progress};
+use sparing_tasks::{Cascade, Certificate, Check, Dataset, Decision, Escalate, Options, Pair, Progress};
 use sparing_tasks::{Select, Split, Target, Trial};
 use std::path::{Path, PathBuf};
 
@@ -100,7 +100,7 @@ fn trial_data(args: &EvalArgs, dataset: &mut Dataset) -> Result<(Dataset, String
     let read = |path: &Path, split: Split| match args.task {
         Some(task) => Dataset::read(task, path, split, &select),
         None => {
-            let columns = Columns { text: args.text.clone(), pair: args.pair.clone(), label: None };
+            let columns = args.columns.texts.columns();
             Dataset::table(path, &columns, &select)
         }
     };

@@ -6,7 +6,7 @@ mod predictions;
 mod report;
 mod running;
 
-use crate::args::{MachineArgs, ModelArgs, PrecisionArg, positive, precision_name};
+use crate::args::{ColumnArgs, MachineArgs, ModelArgs, PrecisionArg, positive, precision_name, split, task};
 use crate::attention::AttentionArgs;
 use crate::console::{self, Out};
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ use report::Summary;
 use running::Running;
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Executor, Model};
-use sparing_tasks::{Agreement, Bootstrap, Columns, Dataset, Options, Progress, Report, Select, Split, Task};
+use sparing_tasks::{Agreement, Bootstrap, Dataset, Options, Progress, Report, Select, Split, Task};
 use std::path::PathBuf;
 
 /// Scores a model on a task: metrics with intervals, speed, agreement with the exact model
@@ -52,17 +52,8 @@ pub struct EvalArgs {
     #[arg(long, value_name = "SPLIT", default_value = "dev", value_parser = split)]
     split: Split,
 
-    /// Column of your table that holds the text [default: guessed by its name, and said]
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    text: Option<String>,
-
-    /// Column of your table that holds the second text
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    pair: Option<String>,
-
-    /// Column of your table that holds the label
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    label: Option<String>,
+    #[command(flatten)]
+    columns: ColumnArgs,
 
     /// Take only the first N examples
     #[arg(long, value_name = "N", value_parser = positive)]
@@ -108,14 +99,6 @@ pub struct EvalArgs {
 
     #[command(flatten)]
     machine: MachineArgs,
-}
-
-fn task(name: &str) -> Result<Task, String> {
-    Task::parse(name).map_err(|e| e.to_string())
-}
-
-fn split(name: &str) -> Result<Split, String> {
-    Split::parse(name).map_err(|e| e.to_string())
 }
 
 /// Runs the command.
@@ -184,10 +167,7 @@ fn dataset(args: &EvalArgs) -> Result<Dataset, Failure> {
     Ok(match (args.task, &args.data) {
         (Some(task), Some(path)) => Dataset::read(task, path, args.split, &select)?,
         (Some(task), None) => Dataset::builtin(task.name(), &select)?,
-        (None, Some(path)) => {
-            let columns = Columns { text: args.text.clone(), pair: args.pair.clone(), label: args.label.clone() };
-            Dataset::table(path, &columns, &select)?
-        }
+        (None, Some(path)) => Dataset::table(path, &args.columns.columns(), &select)?,
         (None, None) if args.model.name() == BUILTIN => Dataset::builtin(Task::Sst2.name(), &select)?,
         (None, None) => return Err(Failure::Usage("give --task or --data: what should be scored?".to_string())),
     })

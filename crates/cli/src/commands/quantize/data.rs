@@ -1,10 +1,10 @@
 //! Data to calibrate with and data to score on: never the same examples.
 
-use crate::args::positive;
+use crate::args::{ColumnArgs, positive, task};
 use crate::console;
 use crate::failure::Failure;
 use clap::Args;
-use sparing_tasks::{Columns, Dataset, Select, Split, Task};
+use sparing_tasks::{Dataset, Select, Split, Task};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -30,25 +30,12 @@ pub struct DataArgs {
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
 
-    /// Column of your table that holds the text [default: guessed by its name, and said]
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    text: Option<String>,
-
-    /// Column of your table that holds the second text
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    pair: Option<String>,
-
-    /// Column of your table that holds the label
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    label: Option<String>,
+    #[command(flatten)]
+    columns: ColumnArgs,
 
     /// Seed of everything drawn: calibration examples, intervals
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
-}
-
-fn task(name: &str) -> Result<Task, String> {
-    Task::parse(name).map_err(|e| e.to_string())
 }
 
 /// The two datasets, where there are any.
@@ -100,7 +87,7 @@ impl DataArgs {
 
     /// The user's own tables.
     fn tables(&self, sample: &Select) -> Result<Data, Failure> {
-        let columns = Columns { text: self.text.clone(), pair: self.pair.clone(), label: self.label.clone() };
+        let columns = self.columns.columns();
         let whole = |path: &Path| Dataset::table(path, &columns, &Select::default());
         let Some(path) = &self.calibrate else {
             let scoring = self.data.as_deref().map(whole).transpose()?;

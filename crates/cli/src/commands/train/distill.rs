@@ -3,7 +3,7 @@
 use super::common::{HowArgs, OutArgs, QuantizeArgs};
 use super::finetune::DataArgs;
 use super::report;
-use super::watch::Watcher;
+use super::watch::watched;
 use crate::args::positive;
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
@@ -186,8 +186,6 @@ pub fn distill(args: &DistillArgs) -> Result<(), Failure> {
         device,
         place: args.out.place(),
     };
-    let mut watcher = Watcher::new(&args.how.seed);
-    let summary = job.run(&mut |number, event| watcher.event(number, event));
-    watcher.end();
-    report::print(&summary?, &args.out)
+    let summary = watched(&args.how.seed, |watch| job.run(watch))?;
+    report::print(&summary, &args.out)
 }

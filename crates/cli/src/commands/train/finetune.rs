@@ -2,12 +2,12 @@
 
 use super::common::{HowArgs, OutArgs, QuantizeArgs};
 use super::report;
-use super::watch::Watcher;
-use crate::args::positive;
+use super::watch::watched;
+use crate::args::{ColumnArgs, positive, task};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use clap::Args;
-use sparing_tasks::{Columns, Dataset, Select, Split, Task};
+use sparing_tasks::{Dataset, Select, Split, Task};
 use sparing_train::{Finetune, device, holdout};
 use std::path::PathBuf;
 
@@ -57,25 +57,12 @@ pub struct DataArgs {
     #[arg(long, value_name = "PATH")]
     dev: Option<PathBuf>,
 
-    /// Column of your table that holds the text [default: guessed by its name, and said]
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    text: Option<String>,
-
-    /// Column of your table that holds the second text
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    pair: Option<String>,
-
-    /// Column of your table that holds the label
-    #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
-    label: Option<String>,
+    #[command(flatten)]
+    columns: ColumnArgs,
 
     /// Learn from the first N examples only
     #[arg(long, value_name = "N", value_parser = positive)]
     limit: Option<usize>,
-}
-
-fn task(name: &str) -> Result<Task, String> {
-    Task::parse(name).map_err(|e| e.to_string())
 }
 
 impl DataArgs {
@@ -87,7 +74,7 @@ impl DataArgs {
             let train = Dataset::read(task, &self.data, Split::Train, &select)?;
             return Ok((train, Dataset::read(task, dev_path, Split::Dev, &Select::default())?));
         }
-        let columns = Columns { text: self.text.clone(), pair: self.pair.clone(), label: self.label.clone() };
+        let columns = self.columns.columns();
         let train = Dataset::table(&self.data, &columns, &select)?;
         match &self.dev {
             Some(path) => Ok((train, Dataset::table(path, &columns, &Select::default())?)),
@@ -114,8 +101,6 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
         device,
         place: args.out.place(),
     };
-    let mut watcher = Watcher::new(&args.how.seed);
-    let summary = job.run(&mut |number, event| watcher.event(number, event));
-    watcher.end();
-    report::print(&summary?, &args.out)
+    let summary = watched(&args.how.seed, |watch| job.run(watch))?;
+    report::print(&summary, &args.out)
 }

@@ -2,7 +2,7 @@
 
 use super::common::{HowArgs, OutArgs, QuantizeArgs};
 use super::report;
-use super::watch::Watcher;
+use super::watch::watched;
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use clap::{Args, ValueEnum};
@@ -91,10 +91,8 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
         device,
         place: args.out.place(),
     };
-    let mut watcher = Watcher::new(&args.how.seed);
-    let summary = job.run(&mut |number, event| watcher.event(number, event));
-    watcher.end();
-    report::print(&summary?, &args.out)
+    let summary = watched(&args.how.seed, |watch| job.run(watch))?;
+    report::print(&summary, &args.out)
 }
 
 /// Documents of a file, divided by blank lines.

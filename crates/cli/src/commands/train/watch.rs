@@ -3,12 +3,24 @@
 use crate::table::count;
 use crate::{interrupt, progress};
 use indicatif::ProgressBar;
+use sparing_model::Error;
 use sparing_tasks::Value;
-use sparing_train::Event;
+use sparing_train::{Event, Summary};
 use std::io::Write;
 
+/// Told which seed of the list is trained and what happens; false asks to stop.
+type Tell<'a> = dyn FnMut(usize, &Event) -> bool + 'a;
+
+/// Runs a training with these seeds, showing how it goes.
+pub fn watched(seeds: &[u64], job: impl FnOnce(&mut Tell<'_>) -> Result<Summary, Error>) -> Result<Summary, Error> {
+    let mut watcher = Watcher::new(seeds);
+    let summary = job(&mut |number, event| watcher.event(number, event));
+    watcher.end();
+    summary
+}
+
 /// Shows how training goes.
-pub struct Watcher {
+struct Watcher {
     bar: ProgressBar,
     seeds: Vec<u64>,
     current: Option<usize>,
@@ -16,12 +28,12 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub fn new(seeds: &[u64]) -> Watcher {
+    fn new(seeds: &[u64]) -> Watcher {
         Watcher { bar: progress::bar(0, "updates"), seeds: seeds.to_vec(), current: None, metric: String::new() }
     }
 
     /// Takes an event; false after Ctrl-C.
-    pub fn event(&mut self, number: usize, event: &Event) -> bool {
+    fn event(&mut self, number: usize, event: &Event) -> bool {
         if self.current != Some(number) {
             self.current = Some(number);
             self.metric.clear();
@@ -55,7 +67,7 @@ impl Watcher {
         });
     }
 
-    pub fn end(&self) {
+    fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
