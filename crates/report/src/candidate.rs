@@ -1,0 +1,54 @@
+//! One model that was tried.
+
+use crate::number::or_nan;
+use serde::{Deserialize, Serialize};
+
+/// One model that was tried: its plan, its score and its cost.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Candidate {
+    /// Short and unique in the report.
+    pub name: String,
+    /// The plan as `sparing.json` has it.
+    pub plan: serde_json::Value,
+    /// What the plan does, in words.
+    pub what: String,
+    /// The metric on the rows that the search looked at.
+    #[serde(deserialize_with = "or_nan")]
+    pub search_score: f64,
+    /// Interval of [`Candidate::search_score`].
+    pub search_interval: Option<Interval>,
+    /// The metric on rows that the search never saw; only for candidates that were measured there.
+    pub score: Option<f64>,
+    /// Interval of [`Candidate::score`].
+    pub interval: Option<Interval>,
+    /// Paired interval of `score - baseline's score` on unseen rows: how well the data tell the two apart.
+    pub change: Option<Interval>,
+    /// Share of unseen (else of searched) rows with the same answer as the baseline's, 0 to 1.
+    pub agreement: Option<f64>,
+    /// The baseline's time over this one's: 2 is twice as fast.
+    #[serde(deserialize_with = "or_nan")]
+    pub time_ratio: f64,
+    /// Milliseconds, of whatever [`crate::Report::timing`] says.
+    #[serde(deserialize_with = "or_nan")]
+    pub time_ms: f64,
+    /// Bytes of the saved weights.
+    pub bytes: u64,
+    /// Bytes of memory while it runs, where known.
+    pub memory_bytes: Option<u64>,
+    /// The loss on searched rows is within the budget.
+    pub meets_budget: bool,
+    /// Nothing that was tried is better in one of score, time and size without being worse in another.
+    pub on_frontier: bool,
+}
+
+/// Where the true number probably lies.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end.
+    #[serde(deserialize_with = "or_nan")]
+    pub low: f64,
+    /// Upper end.
+    #[serde(deserialize_with = "or_nan")]
+    pub high: f64,
+}

@@ -1,0 +1,53 @@
+//! What became of every part of the network.
+
+use serde::{Deserialize, Serialize};
+
+/// What became of every part of the network, layer by layer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ElementMap {
+    /// From the input to the output.
+    pub layers: Vec<LayerMap>,
+}
+
+/// What became of one layer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LayerMap {
+    /// The attention block as a whole.
+    pub attention: State,
+    /// Its heads; of the original model, so that removed ones are counted.
+    pub heads: Vec<State>,
+    /// The feed-forward block as a whole.
+    pub ffn: State,
+    /// How wide the feed-forward block still is inside.
+    pub width: Option<Width>,
+    /// Its weight groups, of the original model.
+    pub groups: Vec<State>,
+    /// What is done to tokens in this layer, in words: "half dropped".
+    pub tokens: Option<String>,
+    /// Bits of the stored weights; `None`: floats as published.
+    pub bits: Option<u32>,
+}
+
+/// What became of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// As published.
+    #[default]
+    Kept,
+    /// Computed more cheaply.
+    Approximated,
+    /// Gone from the file and from the program.
+    Removed,
+}
+
+/// Part of a width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Width {
+    /// What is left.
+    pub left: usize,
+    /// What there was.
+    pub of: usize,
+}

@@ -1,0 +1,120 @@
+//! What an optimisation found.
+
+use crate::number::or_nan;
+use crate::{Candidate, ElementMap, Focus, Machine, Model, Task, Versions};
+use serde::{Deserialize, Serialize};
+
+/// What an optimisation was asked, what it tried and what it found.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// Version of this format: [`Report::VERSION`] when written.
+    pub version: u32,
+    /// The command line, to do it again.
+    pub command: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// When, as RFC 3339 has it.
+    pub created: String,
+    /// Seconds that the whole optimisation took.
+    pub seconds: Option<f64>,
+    /// What it ran on.
+    pub machine: Machine,
+    /// Versions of what ran.
+    pub versions: Versions,
+    /// The model that was optimised.
+    pub model: Model,
+    /// What mattered most.
+    pub focus: Focus,
+    /// The largest loss that the user accepts, relative to the baseline's score: 0.005 keeps 99.5%.
+    #[serde(deserialize_with = "or_nan")]
+    pub budget: f64,
+    /// How plans were searched for.
+    pub strategy: String,
+    /// How the significance of elements was judged.
+    pub analysis: String,
+    /// What could be economised.
+    pub economies: Vec<String>,
+    /// What the model is for.
+    pub task: Task,
+    /// What was timed, in words: "one sentence at a time, 2 threads, median of 30 runs".
+    pub timing: String,
+    /// The model as it came.
+    pub baseline: Candidate,
+    /// Index of the chosen candidate; `None`: nothing is better than the model as it came.
+    pub chosen: Option<usize>,
+    /// Everything that was tried, in order; without the baseline.
+    pub candidates: Vec<Candidate>,
+    /// What became of every part of the network in the chosen candidate.
+    pub elements: ElementMap,
+    /// What each technique saves, in the order applied.
+    pub gains: Vec<Gain>,
+    /// The baseline's time by part.
+    pub parts_before: Vec<PartTime>,
+    /// The chosen candidate's time by part.
+    pub parts_after: Vec<PartTime>,
+    /// What the user should be told: "300 rows are too few to tell 0.5% from luck".
+    pub notes: Vec<String>,
+    /// The saved directory, measured again by a process that knows nothing else.
+    pub verification: Option<Verification>,
+}
+
+/// What one technique saves.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gain {
+    /// Its name.
+    pub technique: String,
+    /// Share of the baseline's time that it saves; negative if it costs time. All together: `1 - 1 / time_ratio`.
+    #[serde(deserialize_with = "or_nan")]
+    pub time: f64,
+    /// Share of the baseline's bytes that it saves.
+    #[serde(deserialize_with = "or_nan")]
+    pub bytes: f64,
+}
+
+/// Time of one part of the network.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartTime {
+    /// "embeddings", "queries, keys, values", "attention", "attention output", "feed-forward", "norms", "head"...
+    pub part: String,
+    /// Milliseconds, all layers together, of whatever [`Report::timing`] says.
+    #[serde(deserialize_with = "or_nan")]
+    pub ms: f64,
+}
+
+/// What a fresh process measured from the saved directory.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verification {
+    /// The metric on unseen rows.
+    #[serde(deserialize_with = "or_nan")]
+    pub score: f64,
+    /// The baseline's time over the saved model's.
+    #[serde(deserialize_with = "or_nan")]
+    pub time_ratio: f64,
+    /// Bytes of the saved weights.
+    pub bytes: u64,
+}
+
+impl Report {
+    /// Version of the format that this code writes.
+    pub const VERSION: u32 = 1;
+
+    /// The candidate that was chosen, if any was.
+    pub fn chosen(&self) -> Option<&Candidate> {
+        self.candidates.get(self.chosen?)
+    }
+
+    /// Reads `report.json`.
+    pub fn parse(json: &str) -> Result<Report, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    /// The text of `report.json`.
+    pub fn json(&self) -> String {
+        // Every key is a string and every value is one that JSON has: this cannot fail.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
