@@ -166,7 +166,9 @@ impl Engine {
     ) -> Result<Outputs, Error> {
         batch.check(&self.architecture)?;
         let economised = self.planned(&batch.wanted).filter(|_| !options.exact);
-        self.check_tokens(&batch.wanted, options)?;
+        if !options.exact {
+            self.attention.check_wanted(&batch.wanted)?;
+        }
         let program = economised.unwrap_or_else(|| self.program(&batch.wanted));
         let seed = self.seed(options);
         let mut outputs = Outputs { width: program.output.width(), sequences: Vec::new() };
@@ -254,17 +256,6 @@ impl Engine {
         (spent.model_exact, spent.mixing) = self.exact_flops(&lengths, &wanted);
         spent.skipped = done.map_or(0, |done| spent.model_exact.saturating_sub(done));
         self.spending.lock().unwrap_or_else(|e| e.into_inner()).join(&spent);
-    }
-
-    /// Tokens that are dropped have no result.
-    fn check_tokens(&self, wanted: &Wanted, options: &RunOptions) -> Result<(), Error> {
-        let drops = self.attention.tokens.as_ref().is_some_and(|tokens| tokens.drops());
-        if drops && !options.exact && *wanted != Wanted::Head {
-            return Err(Error::new(
-                "attention: results of every token are wanted, but tokens are dropped; use skip or exact",
-            ));
-        }
-        Ok(())
     }
 
     /// How many of the sequences go through together.

@@ -1,7 +1,7 @@
 //! The part of a plan that says how precisely attention's values are computed (Monte-Carlo Attention, Kim and Ko 2022,
 //! and its heirs).
 
-use crate::{Architecture, Error, Tokens};
+use crate::{Architecture, Error, Tokens, Wanted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -182,10 +182,25 @@ impl Mca {
 }
 
 impl AttentionPlan {
+    /// Whether nothing is economised.
+    pub fn is_exact(&self) -> bool {
+        *self == AttentionPlan::default()
+    }
+
     /// Checks the numbers.
     pub fn check(&self) -> Result<(), Error> {
         self.mca.as_ref().map_or(Ok(()), Mca::check)?;
         self.tokens.as_ref().map_or(Ok(()), Tokens::check)
+    }
+
+    /// Checks that there will be a result of everything that is wanted: tokens that are dropped have none.
+    pub fn check_wanted(&self, wanted: &Wanted) -> Result<(), Error> {
+        if self.tokens.as_ref().is_some_and(Tokens::drops) && *wanted != Wanted::Head {
+            return Err(Error::new(
+                "attention: results of every token are wanted, but tokens are dropped; use skip or exact",
+            ));
+        }
+        Ok(())
     }
 
     /// Checks that a network can do it.

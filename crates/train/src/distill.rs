@@ -3,13 +3,13 @@
 use crate::losses::*;
 use crate::objective::{Loss, Objective, Pass, head_loss, lengths, pad};
 use crate::random::Random;
-use crate::session::{Place, Session, subject};
+use crate::session::{Place, Session, economies, subject};
 use crate::trainer::{Event, TrainOptions};
 use crate::{Capture, Example, FakeQuantization, Forward, LinearHook, Mode, Network, PaddedBatch, Parameters};
 use crate::{Prepared, Rounding, Summary, examples};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use serde::Serialize;
-use sparing_model::{Error, Model};
+use sparing_model::{AttentionPlan, Error, Model};
 use sparing_tasks::Dataset;
 
 /// Which teacher layer a student's layer learns from.
@@ -76,6 +76,8 @@ pub struct Distill<'a> {
     pub seeds: Vec<u64>,
     /// Texts are cut to this many tokens.
     pub max_tokens: Option<usize>,
+    /// Train the student with attention economised so; `None`: as the origin's plan says. The teacher is exact.
+    pub attention: Option<AttentionPlan>,
     /// Train with numbers rounded as the engine will round them.
     pub quantization: Option<Rounding>,
     /// Where to compute.
@@ -105,8 +107,9 @@ impl Distill<'_> {
         let device = self.device.clone();
         let rounding = |r| FakeQuantization::new(r, student, &device);
         let quantization = self.quantization.as_ref().map(rounding).transpose()?;
+        let attention = economies(self.attention.as_ref(), self.origin);
         let objective = Distilling {
-            student: &Network::new(student),
+            student: &Network::new(student).with_attention(&attention)?,
             teacher: &Network::new(teacher),
             teacher_parameters: Parameters::from_weights(&self.teacher.weights, &device)?,
             lengths: lengths(&examples),
@@ -120,6 +123,7 @@ impl Distill<'_> {
             dev: self.dev,
             max_tokens: self.max_tokens,
             quantization: quantization.as_ref(),
+            attention: &attention,
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Distillation on {}", self.train.task.name()),
@@ -137,7 +141,7 @@ impl Distill<'_> {
                 "distil {}, {:?}{}",
                 self.train.source,
                 self.teaching,
-                subject(self.quantization.as_ref())
+                subject(self.quantization.as_ref(), &attention)
             ),
             ..self.options.clone()
         };
@@ -195,19 +199,20 @@ impl Objective for Distilling<'_> {
             self.answers(&found, &taught, &batch, &mut terms)?;
         }
         if t.hidden > 0.0 {
-            terms.push(self.hidden(parameters, found.hidden, &taught.hidden, &batch)?.mul_scalar(t.hidden));
+            terms.push(self.hidden(parameters, found.hidden, &taught.hidden, &found.present)?.mul_scalar(t.hidden));
         }
         let layers = (found.attention.len(), taught.attention.len());
         for (i, mine) in found.attention.into_iter().enumerate() {
             let theirs = taught.attention[t.mapping.layer(i + 1, layers.0, layers.1) - 1].clone();
             let (mine, theirs) = same_heads(mine, theirs);
+            let present = found.present[i].clone();
             let share = 1.0 / layers.0 as f64;
             if t.attention > 0.0 {
-                let loss = attention_mean_squared(mine.clone(), theirs.clone(), batch.mask.clone());
+                let loss = attention_mean_squared(mine.clone(), theirs.clone(), present.clone());
                 terms.push(loss.mul_scalar(t.attention * share));
             }
             if t.attention_divergence > 0.0 {
-                let loss = attention_divergence(mine, theirs, batch.mask.clone());
+                let loss = attention_divergence(mine, theirs, present);
                 terms.push(loss.mul_scalar(t.attention_divergence * share));
             }
         }
@@ -245,18 +250,18 @@ impl Distilling<'_> {
         Ok(())
     }
 
-    /// Mean over the student's hidden states.
+    /// Mean over the student's hidden states, of tokens that it has not dropped.
     fn hidden(
         &self,
         parameters: &Parameters,
         mine: Vec<Tensor<3>>,
         theirs: &[Tensor<3>],
-        batch: &PaddedBatch,
+        present: &[Tensor<2, Bool>],
     ) -> Result<Tensor<1>, Error> {
         let (layers, teacher_layers) = (mine.len() - 1, theirs.len() - 1);
         let count = mine.len() as f64;
         let mut sum: Option<Tensor<1>> = None;
-        for (i, mut state) in mine.into_iter().enumerate() {
+        for (i, (mut state, present)) in mine.into_iter().zip(present).enumerate() {
             let target = theirs[self.teaching.mapping.layer(i, layers, teacher_layers)].clone();
             let [batches, length, width] = state.dims();
             let wanted = target.dims()[2];
@@ -264,7 +269,7 @@ impl Distilling<'_> {
                 let map = parameters.get(&projection(i))?.value.clone();
                 state = state.reshape([batches * length, width]).matmul(map).reshape([batches, length, wanted]);
             }
-            let loss = masked_mean_squared(state, target, batch.mask.clone());
+            let loss = masked_mean_squared(state, target, present.clone());
             sum = Some(sum.map_or(loss.clone(), |s| s + loss));
         }
         let sum = sum.ok_or_else(|| Error::new("there are no hidden states to learn from"))?;

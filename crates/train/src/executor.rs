@@ -3,7 +3,7 @@
 use crate::batches::padded_length;
 use crate::{LinearHook, Mode, Network, PaddedBatch, Parameters};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use sparing_model::{Architecture, Batch, Error, Executor, HeadRows, Model, Outputs, Sequence, Wanted};
+use sparing_model::{Architecture, AttentionPlan, Batch, Error, Executor, HeadRows, Model, Outputs, Sequence, Wanted};
 
 /// Padded tokens to run together.
 const TOKENS: usize = 8192;
@@ -36,6 +36,12 @@ impl BurnExecutor {
     pub fn with_hook(mut self, hook: Box<dyn LinearHook + Send + Sync>) -> BurnExecutor {
         self.hook = Some(hook);
         self
+    }
+
+    /// Economises attention as a plan says.
+    pub fn with_attention(mut self, plan: &AttentionPlan) -> Result<BurnExecutor, Error> {
+        self.network = self.network.with_attention(plan)?;
+        Ok(self)
     }
 
     /// Matrix products in bf16.
@@ -131,6 +137,7 @@ fn flat(cube: Tensor<3>) -> Tensor<2> {
 impl Executor for BurnExecutor {
     fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
         batch.check(self.network.architecture())?;
+        self.network.attention().check_wanted(&batch.wanted)?;
         let mut sequences = vec![Vec::new(); batch.sequences.len()];
         for group in self.groups(&batch.sequences) {
             self.run_group(batch, &group, &mut sequences)?;

@@ -1,10 +1,10 @@
 //! Fine-tuning: a labelled dataset, the head it needs, one or several seeds.
 
-use crate::session::{Place, Session, subject};
+use crate::session::{Place, Session, economies, subject};
 use crate::trainer::TrainOptions;
 use crate::{FakeQuantization, LinearHook, Network, Prepared, Rounding, Summary, Supervised, Wanted, examples};
 use burn::tensor::Device;
-use sparing_model::{Error, Model};
+use sparing_model::{AttentionPlan, Error, Model};
 use sparing_tasks::Dataset;
 
 /// What to fine-tune, on what, and how.
@@ -21,6 +21,8 @@ pub struct Finetune<'a> {
     pub seeds: Vec<u64>,
     /// Texts are cut to this many tokens.
     pub max_tokens: Option<usize>,
+    /// Train with attention economised so; `None`: as the model's plan says.
+    pub attention: Option<AttentionPlan>,
     /// Train with weights and activations rounded as the engine will round them.
     pub quantization: Option<Rounding>,
     /// Where to compute.
@@ -37,7 +39,8 @@ impl Finetune<'_> {
         let prepared = Prepared::new(self.model, &wanted)?;
         let tokenizer = self.model.tokenizer()?;
         let examples = examples(self.train, tokenizer, &prepared.architecture, self.max_tokens, &mut notes)?;
-        let network = Network::new(&prepared.architecture);
+        let attention = economies(self.attention.as_ref(), self.model);
+        let network = Network::new(&prepared.architecture).with_attention(&attention)?;
         let rounding = |r| FakeQuantization::new(r, &prepared.architecture, &self.device);
         let quantization = self.quantization.as_ref().map(rounding).transpose()?;
         let hook = quantization.as_ref().map(|q| q as &dyn LinearHook);
@@ -48,14 +51,15 @@ impl Finetune<'_> {
             dev: self.dev,
             max_tokens: self.max_tokens,
             quantization: quantization.as_ref(),
+            attention: &attention,
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Fine-tuning on {}", self.train.task.name()),
         };
         let device = self.device.clone().autodiff();
         let make = |seed: u64| prepared.parameters(&self.model.weights, seed, &device);
-        let rounded = subject(self.quantization.as_ref());
-        let subject = format!("fine-tune {}{rounded}", self.train.source);
+        let economised = subject(self.quantization.as_ref(), &attention);
+        let subject = format!("fine-tune {}{economised}", self.train.source);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }

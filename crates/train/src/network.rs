@@ -12,15 +12,17 @@ mod mask;
 mod packed;
 mod pass;
 mod relative;
+mod tokens;
 
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
 use pass::Pass;
-use sparing_model::{Architecture, Error};
+use sparing_model::{Architecture, AttentionPlan, Error};
 
 /// A network: the architecture to walk. Holds no numbers.
 pub struct Network {
     architecture: Architecture,
+    attention: AttentionPlan,
     reference: bool,
 }
 
@@ -91,6 +93,9 @@ pub struct Forward {
     pub hidden: Vec<Tensor<3>>,
     /// With [`Capture::attention`]: `[batch, heads, length, length]` per layer.
     pub attention: Vec<Tensor<4>>,
+    /// With any [`Capture`]: true where there is a token that no layer has dropped, `[batch, length]`, before each layer and
+    /// behind the last. Rows of others hold nothing.
+    pub present: Vec<Tensor<2, Bool>>,
 }
 
 /// What a forward pass without a head returns.
@@ -101,18 +106,34 @@ pub struct Encoded {
     pub hidden: Vec<Tensor<3>>,
     /// As [`Forward::attention`].
     pub attention: Vec<Tensor<4>>,
+    /// As [`Forward::present`].
+    pub present: Vec<Tensor<2, Bool>>,
 }
 
 impl Network {
     /// A network for this architecture.
     pub fn new(architecture: &Architecture) -> Network {
-        Network { architecture: architecture.clone(), reference: false }
+        Network { architecture: architecture.clone(), attention: AttentionPlan::default(), reference: false }
+    }
+
+    /// The same with attention economised as a plan says and as the engine does. No gradient passes through a choice.
+    pub fn with_attention(self, plan: &AttentionPlan) -> Result<Network, Error> {
+        plan.check_for(&self.architecture)?;
+        if plan.mca.is_some() {
+            return Err(Error::new("attention: sampled values cannot be trained with; use exact, with drop or skip"));
+        }
+        Ok(Network { attention: plan.clone(), ..self })
     }
 
     /// The same, computed with Burn's own operations on every device: slow on the CPU, and what the fast ones are compared
     /// with.
     pub fn reference(architecture: &Architecture) -> Network {
         Network { reference: true, ..Network::new(architecture) }
+    }
+
+    /// What attention economises.
+    pub fn attention(&self) -> &AttentionPlan {
+        &self.attention
     }
 
     /// The architecture.
@@ -154,7 +175,7 @@ impl Network {
         mode: Mode,
         hook: Option<&'a dyn LinearHook>,
     ) -> Pass<'a> {
-        Pass::new(&self.architecture, parameters, batch, mode, hook, self.reference)
+        Pass::new(self, parameters, batch, mode, hook)
     }
 
     /// The head's stages on chosen rows of the last hidden state: `[rows, hidden]` to `[rows, outputs]`. For heads that

@@ -81,6 +81,7 @@ impl Pretrain<'_> {
             dev: self.dev,
             max_tokens: Some(most),
             quantization: quantization.as_ref(),
+            attention: network.attention(),
             place: &self.place,
             seeds: self.seeds.len(),
             title: if causal { "Causal language modelling" } else { "Masked language modelling" }.to_string(),
@@ -96,7 +97,7 @@ impl Pretrain<'_> {
             }
             Ok((parameters, fresh))
         };
-        let rounded = subject(self.quantization.as_ref());
+        let rounded = subject(self.quantization.as_ref(), network.attention());
         let subject = format!("pre-train on {} texts, {:?}{rounded}", self.corpus.len(), self.pairs);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)

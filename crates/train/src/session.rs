@@ -7,7 +7,7 @@ use crate::prepare::Store;
 use crate::trainer::{Event, Judge, TrainOptions, Watch, train};
 use crate::{BurnExecutor, FakeQuantization, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
 use sparing_engine::{Engine, Options as EngineOptions};
-use sparing_model::{Error, Model, Tokenizer, Weights};
+use sparing_model::{AttentionPlan, Error, Model, Plan, Tokenizer, Weights};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,7 @@ pub(crate) struct Session<'a> {
     pub(crate) dev: Option<&'a Dataset>,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) quantization: Option<&'a FakeQuantization>,
+    pub(crate) attention: &'a AttentionPlan,
     pub(crate) place: &'a Place,
     pub(crate) seeds: usize,
     pub(crate) title: String,
@@ -178,11 +179,14 @@ impl Session<'_> {
         Ok(Some(summary))
     }
 
-    /// `sparing.json` of a quantized model as it is now, so that the engine runs what was trained.
+    /// `sparing.json` as it is now, if anything is economised: the engine runs what was trained.
     fn plan(&self) -> Result<Option<Vec<u8>>, Error> {
-        let Some(quantization) = self.quantization else { return Ok(None) };
-        let mut text =
-            serde_json::to_vec_pretty(&quantization.plan()?).map_err(|e| Error::new(format!("{PLAN}: {e}")))?;
+        let mut plan = self.quantization.map_or(Ok(Plan::default()), FakeQuantization::plan)?;
+        plan.attention = (!self.attention.is_exact()).then(|| self.attention.clone());
+        if plan == Plan::default() {
+            return Ok(None);
+        }
+        let mut text = serde_json::to_vec_pretty(&plan).map_err(|e| Error::new(format!("{PLAN}: {e}")))?;
         text.push(b'\n');
         Ok(Some(text))
     }
@@ -206,9 +210,15 @@ impl Session<'_> {
     }
 }
 
-/// What a checkpoint says of rounding: nothing where there is none.
-pub(crate) fn subject(rounding: Option<&Rounding>) -> String {
-    rounding.map(|r| format!(", {r:?}")).unwrap_or_default()
+/// What a checkpoint says of economies: nothing where there are none.
+pub(crate) fn subject(rounding: Option<&Rounding>, attention: &AttentionPlan) -> String {
+    let rounded = rounding.map(|r| format!(", {r:?}")).unwrap_or_default();
+    if attention.is_exact() { rounded } else { format!("{rounded}, attention {attention}") }
+}
+
+/// The economies of attention to train with: the user's, else those of the model's plan.
+pub(crate) fn economies(asked: Option<&AttentionPlan>, model: &Model) -> AttentionPlan {
+    asked.or(model.plan.attention.as_ref()).cloned().unwrap_or_default()
 }
 
 /// Names a few tensors that begin fresh.
@@ -229,7 +239,8 @@ struct DevJudge<'a> {
 impl Judge for DevJudge<'_> {
     fn evaluate(&mut self, parameters: &Parameters, watch: &mut Watch<'_>) -> Result<Option<Vec<Value>>, Error> {
         let architecture = &self.session.prepared.architecture;
-        let mut executor = BurnExecutor::new(architecture, parameters).with_bf16(self.bf16);
+        let executor = BurnExecutor::new(architecture, parameters).with_bf16(self.bf16);
+        let mut executor = executor.with_attention(self.session.attention)?;
         if let Some(quantization) = self.session.quantization {
             executor = executor.with_hook(Box::new(quantization.frozen()));
         }

@@ -1,73 +1,13 @@
 //! Every fixture of the engine through Burn: against the reference's numbers, against the engine, and back to the file.
 
+#[path = "common/fixtures.rs"]
+mod fixtures;
+
 use burn::tensor::Device;
-use serde_json::Value;
+use fixtures::{distance, fixture, fixtures};
 use sparing_engine::{Engine, Options};
-use sparing_model::{Batch, Executor, Family, HeadRows, Model, OwnedTensor, Precision, Sequence, Wanted, Weights};
+use sparing_model::{Batch, Executor, Family, HeadRows, OwnedTensor, Precision, Sequence, Wanted, Weights};
 use sparing_train::{BurnExecutor, Capture, Mode, Network, PaddedBatch, Parameters};
-use std::path::{Path, PathBuf};
-
-struct Golden {
-    sequences: Vec<Sequence>,
-    outputs: Vec<Vec<f32>>,
-    hidden: Vec<Vec<f32>>,
-}
-
-/// Name, model and golden numbers of every fixture; `FIXTURE=bert` takes only some.
-fn fixtures() -> Vec<(String, Model, Golden)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures");
-    let entries = std::fs::read_dir(root).expect("there are fixtures");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.join("golden.json").exists());
-    paths.sort();
-    let only = std::env::var("FIXTURE").unwrap_or_default();
-    let named = paths.into_iter().map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path));
-    let found: Vec<_> = named
-        .filter(|(name, _)| name.contains(&only))
-        .map(|(name, path)| (name, Model::load(&path).unwrap(), golden(&path)))
-        .collect();
-    assert!(!found.is_empty());
-    found
-}
-
-fn fixture(name: &str) -> (Model, Golden) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures").join(name);
-    (Model::load(&path).unwrap(), golden(&path))
-}
-
-fn golden(directory: &Path) -> Golden {
-    let text = std::fs::read(directory.join("golden.json")).unwrap();
-    let file: Value = serde_json::from_slice(&text).unwrap();
-    let rows = |key: &str| -> Vec<Vec<f32>> {
-        let lists = file[key].as_array().map(Vec::as_slice).unwrap_or_default();
-        let row = |list: &Value| list.as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect();
-        lists.iter().map(row).collect()
-    };
-    let ids = |list: &Value| -> Vec<u32> {
-        list.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(|v| v.as_u64().unwrap() as u32).collect()
-    };
-    let sequence = |s: &Value| Sequence { ids: ids(&s["ids"]), types: ids(&s["types"]) };
-    Golden {
-        sequences: file["sequences"].as_array().unwrap().iter().map(sequence).collect(),
-        outputs: rows("outputs"),
-        hidden: rows("hidden"),
-    }
-}
-
-/// The largest difference, relative to the largest number wanted.
-fn distance(got: &[Vec<f32>], want: &[Vec<f32>]) -> f32 {
-    assert_eq!(got.len(), want.len());
-    let scale = want.iter().flatten().fold(0f32, |m, x| m.max(x.abs())).max(1e-6);
-    let mut worst = 0f32;
-    for (got, want) in got.iter().zip(want) {
-        assert_eq!(got.len(), want.len());
-        for (g, w) in got.iter().zip(want) {
-            assert!(g.is_finite());
-            worst = worst.max((g - w).abs() / scale);
-        }
-    }
-    worst
-}
 
 /// All sequences of a fixture in one padded batch, with more padding than any needs.
 fn padded(sequences: &[Sequence], device: &Device) -> PaddedBatch {
@@ -196,9 +136,9 @@ fn objective(network: &Network, parameters: &Parameters, batch: &PaddedBatch) ->
 }
 
 /// Gradients by autodiff against those by differences, along a direction of each tensor at a time.
-fn gradients_agree(name: &str) {
+fn gradients_agree(name: &str, plan: &str) {
     let (model, golden) = fixture(name);
-    let network = Network::new(&model.architecture);
+    let network = Network::new(&model.architecture).with_attention(&plan.parse().unwrap()).unwrap();
     let device = Device::flex().autodiff();
     let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
     let batch = padded(&golden.sequences, &device);
@@ -242,23 +182,31 @@ fn gradients_agree(name: &str) {
 
 #[test]
 fn gradients_of_bert() {
-    gradients_agree("bert-classify");
+    gradients_agree("bert-classify", "exact");
+}
+
+/// Choices have no gradient, and small steps do not change them.
+#[test]
+fn gradients_with_economies_of_tokens() {
+    for plan in ["exact,drop=0.9", "exact,skip=1.1", "exact,drop=0.8,skip=1.1"] {
+        gradients_agree("bert-classify", plan);
+    }
 }
 
 #[test]
 fn gradients_of_gpt2() {
-    gradients_agree("gpt2-token");
+    gradients_agree("gpt2-token", "exact");
 }
 
 #[test]
 fn gradients_of_xlnet() {
-    gradients_agree("xlnet-classify");
+    gradients_agree("xlnet-classify", "exact");
 }
 
 #[test]
 fn gradients_of_the_others() {
     for name in ["mobilebert-classify", "longformer-answer", "mpnet-token", "albert-classify", "bert-mlm"] {
-        gradients_agree(name);
+        gradients_agree(name, "exact");
     }
 }
 

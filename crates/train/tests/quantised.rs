@@ -106,6 +106,7 @@ fn finetune(folder: &Path, name: &str, data: &Dataset, resume: bool, watch: &mut
         },
         seeds: vec![0],
         max_tokens: Some(32),
+        attention: None,
         quantization: Some(mixed(Some(0.99))),
         device: Device::flex(),
         place: Place { directory: folder.join(name), resume, overwrite: false },

@@ -34,6 +34,7 @@ fn child() {
         },
         seeds: vec![5],
         max_tokens: Some(32),
+        attention: None,
         quantization: None,
         device: Device::flex(),
         place: Place { directory: folder.join("out"), resume: true, overwrite: false },

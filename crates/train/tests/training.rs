@@ -33,6 +33,7 @@ fn finetune(folder: &Path, data: &Dataset, options: TrainOptions, seeds: Vec<u64
         options,
         seeds,
         max_tokens: Some(32),
+        attention: None,
         quantization: bits.map(Rounding::new),
         device: Device::flex(),
         place: place(folder),
@@ -60,6 +61,34 @@ fn a_tiny_classifier_learns_everything_and_its_directory_runs() {
     }
     assert!(summary.means[0].half.is_some());
     assert!(!folder.path().join("out.work").exists());
+}
+
+#[test]
+fn economies_of_attention_are_trained_with_and_carried_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = sentiment(folder.path(), 48);
+    let mut model = bare("bert-classify-text");
+    model.plan.attention = Some("exact,drop=0.9".parse().unwrap());
+    for (asked, want) in
+        [(None, Some("exact,drop=0.9")), (Some("exact,skip=1"), Some("exact,skip=1")), (Some("exact"), None)]
+    {
+        let job = Finetune {
+            model: &model,
+            train: &data,
+            dev: Some(&data),
+            options: options(5e-3, 15),
+            seeds: vec![1],
+            max_tokens: Some(32),
+            attention: asked.map(|text| text.parse().unwrap()),
+            quantization: None,
+            device: Device::flex(),
+            place: Place { overwrite: true, ..place(folder.path()) },
+        };
+        let run = job.run(&mut |_, _| true).unwrap().runs.remove(0);
+        assert_eq!((run.trained[0].value, run.saved[0].value), (1.0, 1.0), "{asked:?}");
+        let saved = Model::load(&run.directory).unwrap();
+        assert_eq!(saved.plan.attention.map(|plan| plan.to_string()).as_deref(), want);
+    }
 }
 
 #[test]
@@ -182,6 +211,7 @@ fn early_stopping_and_what_is_in_the_way() {
         options: options(1e-3, 1),
         seeds: vec![0],
         max_tokens: None,
+        attention: None,
         quantization: None,
         device: Device::flex(),
         place: place(folder.path()),
@@ -224,6 +254,7 @@ fn a_student_comes_nearer_to_its_teacher() {
             options: options(1e-2, 30),
             seeds: vec![0],
             max_tokens: Some(32),
+            attention: None,
             quantization: None,
             device: Device::flex(),
             place: Place { directory: folder.path().join(format!("student-{i}")), resume: false, overwrite: false },

@@ -23,7 +23,7 @@ impl Pass<'_> {
     /// `softmax(q kᵀ scale + positions + mask) v` for all tokens: `[batch * length, heads * head_width]`.
     pub(super) fn attention(
         &mut self,
-        attention: &Attention,
+        (layer, attention): (usize, &Attention),
         sources: Sources,
         chosen: Option<&Chosen>,
         captured: &mut Vec<Tensor<4>>,
@@ -59,6 +59,7 @@ impl Pass<'_> {
             None => scores,
         };
         let mut probabilities = softmax(scores, 3);
+        self.choose(self.cuts(layer), &probabilities, &value);
         let mut context = self.mix(probabilities.clone(), value);
         if let Some(window) = &attention.window {
             let counts = self.globals();

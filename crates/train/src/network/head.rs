@@ -18,7 +18,7 @@ impl Pass<'_> {
                 (last.reshape([count * length, width]).select(0, at), false)
             }
             HeadRows::Mean => {
-                let sum = (last * self.real()).sum_dim(1).reshape([count, width]);
+                let sum = (last * self.tokens()).sum_dim(1).reshape([count, width]);
                 let shares: Vec<f32> = self.batch.lengths.iter().map(|n| 1.0 / *n as f32).collect();
                 (sum * Tensor::<2>::from_data(TensorData::new(shares, [count, 1]), &self.device), false)
             }
@@ -34,7 +34,7 @@ impl Pass<'_> {
     }
 
     /// `[batch, length, 1]`, 1 where there is a token.
-    fn real(&self) -> Tensor<3> {
+    fn tokens(&self) -> Tensor<3> {
         self.batch.mask.clone().float().reshape([self.batch.count(), self.batch.length, 1])
     }
 

@@ -12,7 +12,7 @@ impl Pass<'_> {
     /// some of them may be asked for.
     pub(super) fn layer(
         &mut self,
-        layer: &Layer,
+        (number, layer): (usize, &Layer),
         x: Tensor<2>,
         chosen: Option<&Chosen>,
         captured: &mut Vec<Tensor<4>>,
@@ -40,11 +40,15 @@ impl Pass<'_> {
             None => rows,
         };
         let (x, stream) = (pick(x), pick(stream));
-        let context = self.attention(&layer.attention, sources, chosen, captured)?;
+        let context = self.attention((number, &layer.attention), sources, chosen, captured)?;
         let norm = (!layer.norm_first).then_some(&layer.attention_norm);
         let mut at = self.residual(&layer.attention.output, context, stream, norm)?;
+        let before = self.presence.anybody_idle().then(|| at.clone());
         for ffn in &layer.ffns {
             at = self.ffn(ffn, layer.norm_first, at)?;
+        }
+        if let Some(before) = before {
+            at = self.pass_by(layer, before, at)?;
         }
         if let Some(b) = &layer.bottleneck {
             at = self.residual(&b.output.linear, at, x, Some(&b.output.norm))?;

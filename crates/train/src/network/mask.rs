@@ -1,7 +1,7 @@
 //! What may not be seen, as numbers to add to scores. Made once per pass and kind of attention.
 
 use super::pass::Pass;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Bool, Tensor, TensorData};
 use sparing_model::{Attention, GlobalTokens};
 
 /// Far below every score, yet finite: a query that sees nothing (padding does) must not become NaN.
@@ -38,17 +38,25 @@ impl Pass<'_> {
         mask
     }
 
+    /// Hides all tokens but those that are `present`, `[batch, length]`, as padding.
+    pub(super) fn hide_all_but(&mut self, present: &Tensor<2, Bool>) {
+        self.masks.made.clear();
+        self.masks.padding = Some(Some(self.key_mask(present)));
+    }
+
+    /// `[batch, 1, 1, length]` to add to scores.
+    fn key_mask(&self, present: &Tensor<2, Bool>) -> Tensor<4> {
+        let hidden = present.clone().bool_not().float() * HIDDEN;
+        hidden.reshape([self.batch.count(), 1, 1, self.batch.length])
+    }
+
     /// Hides padding: `[batch, 1, 1, length]`.
     pub(super) fn padding_mask(&mut self) -> Option<Tensor<4>> {
         if let Some(known) = &self.masks.padding {
             return known.clone();
         }
-        let (count, length) = (self.batch.count(), self.batch.length);
-        let full = self.batch.lengths.iter().all(|real| *real == length);
-        let mask = (!full).then(|| {
-            let hidden = self.batch.mask.clone().bool_not().float() * HIDDEN;
-            hidden.reshape([count, 1, 1, length])
-        });
+        let full = self.batch.lengths.iter().all(|real| *real == self.batch.length);
+        let mask = (!full).then(|| self.key_mask(&self.batch.mask));
         self.masks.padding = Some(mask.clone());
         mask
     }

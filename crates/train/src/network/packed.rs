@@ -98,7 +98,7 @@ impl Pass<'_> {
         let last = architecture.layers.len().saturating_sub(1);
         for (number, layer) in architecture.layers.iter().enumerate() {
             let chosen = chosen.as_ref().filter(|_| number == last);
-            x = self.layer(layer, x, chosen, &mut Vec::new())?;
+            x = self.layer((number, layer), x, chosen, &mut Vec::new())?;
         }
         if let (Some(chosen), true) = (chosen, architecture.layers.is_empty()) {
             x = ops::gather(x, chosen.rows);

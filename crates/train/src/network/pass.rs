@@ -3,26 +3,27 @@
 use super::mask::Masks;
 use super::packed::Packed;
 use super::relative::Positions;
-use super::{Capture, Encoded, Forward, LinearHook, Mode};
+use super::tokens::Presence;
+use super::{Capture, Encoded, Forward, LinearHook, Mode, Network};
 use crate::ops;
 use crate::random::Random;
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::module::layer_norm;
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor, activation};
 use sparing_kernels::training::Dropout;
-use sparing_model::{Activation, Architecture, Error, Linear, Norm, NormKind};
+use sparing_model::{Activation, Architecture, AttentionPlan, Error, Linear, Norm, NormKind};
 use std::cell::Cell;
 use std::sync::Arc;
 
 /// A forward pass under way.
 pub(super) struct Pass<'a> {
     pub(super) architecture: &'a Architecture,
+    /// What attention economises.
+    pub(super) plan: &'a AttentionPlan,
     pub(super) parameters: &'a Parameters,
     pub(super) batch: &'a PaddedBatch,
     pub(super) mode: Mode,
     hook: Option<&'a dyn LinearHook>,
-    /// `[batch * length, 1]`, false where padded; made only for a hook.
-    real: Option<Tensor<2, Bool>>,
     /// Where constants go: outside of autodiff.
     pub(super) device: Device,
     /// The numbers are in the host's memory: our own operations apply.
@@ -31,38 +32,52 @@ pub(super) struct Pass<'a> {
     pub(super) packed: Option<Arc<Packed>>,
     /// Seed of the last dropout on the host.
     seed: Cell<Option<u64>>,
+    pub(super) presence: Presence,
     pub(super) masks: Masks,
     pub(super) positions: Positions,
 }
 
 impl<'a> Pass<'a> {
     pub(super) fn new(
-        architecture: &'a Architecture,
+        network: &'a Network,
         parameters: &'a Parameters,
         batch: &'a PaddedBatch,
         mode: Mode,
         hook: Option<&'a dyn LinearHook>,
-        reference: bool,
     ) -> Self {
-        let rows = batch.count() * batch.length;
+        let Network { architecture, attention: plan, reference } = network;
         let device = parameters.device().clone().without_autodiff();
-        let host = !reference && !mode.bf16 && ops::on_host(&device);
-        let whole = mode.capture == Capture::default() && Packed::fits(architecture);
+        let host = !*reference && !mode.bf16 && ops::on_host(&device);
+        let whole = mode.capture == Capture::default() && plan.is_exact() && Packed::fits(architecture);
         let packed = (host && whole).then(|| Arc::new(Packed::new(batch)));
-        let real = hook.filter(|_| packed.is_none()).map(|_| batch.mask.clone().reshape([rows, 1]));
         let seed = Cell::new(None);
-        let (masks, positions) = (Masks::default(), Positions::default());
-        Pass { architecture, parameters, batch, mode, hook, real, device, host, packed, seed, masks, positions }
+        let (masks, positions, presence) = (Masks::default(), Positions::default(), Presence::new(batch));
+        Pass {
+            architecture,
+            plan,
+            parameters,
+            batch,
+            mode,
+            hook,
+            device,
+            host,
+            packed,
+            seed,
+            presence,
+            masks,
+            positions,
+        }
     }
 
     /// Token ids to the head's result.
     pub(super) fn forward(&mut self) -> Result<Forward, Error> {
         if let Some(packed) = self.packed.clone() {
             self.check()?;
-            return Ok(Forward { output: self.forward_packed(&packed)?, hidden: vec![], attention: vec![] });
+            let output = self.forward_packed(&packed)?;
+            return Ok(Forward { output, hidden: vec![], attention: vec![], present: vec![] });
         }
-        let Encoded { last, hidden, attention } = self.encode()?;
-        Ok(Forward { output: self.head(last)?, hidden, attention })
+        let Encoded { last, hidden, attention, present } = self.encode()?;
+        Ok(Forward { output: self.head(last)?, hidden, attention, present })
     }
 
     /// Token ids to the last hidden state.
@@ -70,26 +85,30 @@ impl<'a> Pass<'a> {
         self.check()?;
         if let Some(packed) = self.packed.clone() {
             let rows = self.encode_packed(&packed, false)?;
-            return Ok(Encoded { last: self.padded(&packed, rows), hidden: vec![], attention: vec![] });
+            let last = self.padded(&packed, rows);
+            return Ok(Encoded { last, hidden: vec![], attention: vec![], present: vec![] });
         }
         let (count, length, width) = (self.batch.count(), self.batch.length, self.architecture.hidden);
         let cube = |rows: Tensor<2>| rows.reshape([count, length, width]);
-        let (mut hidden, mut attention) = (Vec::new(), Vec::new());
+        let (mut hidden, mut attention, mut present) = (Vec::new(), Vec::new(), Vec::new());
+        let captures = self.mode.capture != Capture::default();
         let mut x = self.embeddings()?;
         let architecture = self.architecture;
-        for layer in &architecture.layers {
+        for (number, layer) in architecture.layers.iter().enumerate() {
             if self.mode.capture.hidden {
                 hidden.push(cube(x.clone()));
             }
-            x = self.layer(layer, x, None, &mut attention)?;
+            present.extend(captures.then(|| self.presence.present.clone()));
+            x = self.layer((number, layer), x, None, &mut attention)?;
         }
         if self.mode.capture.hidden {
             hidden.push(cube(x.clone()));
         }
+        present.extend(captures.then(|| self.presence.present.clone()));
         if let Some(norm) = &architecture.final_norm {
             x = self.norm(norm, x)?;
         }
-        Ok(Encoded { last: cube(x), hidden, attention })
+        Ok(Encoded { last: cube(x), hidden, attention, present })
     }
 
     /// What would make an index leave its table.
@@ -145,9 +164,15 @@ impl<'a> Pass<'a> {
     pub(super) fn input(&self, linear: &Linear, rows: Tensor<2>, all: bool) -> Tensor<2> {
         let rows = match self.hook {
             None => rows,
-            Some(hook) => hook.input(&linear.weight.name(), rows, self.real.as_ref().filter(|_| all)),
+            Some(hook) => hook.input(&linear.weight.name(), rows, self.real().filter(|_| all).as_ref()),
         };
         self.narrow(rows)
+    }
+
+    /// `[batch * length, 1]`, false where a token is padding or has left; `None`: there is no padding.
+    fn real(&self) -> Option<Tensor<2, Bool>> {
+        let rows = self.batch.count() * self.batch.length;
+        self.packed.is_none().then(|| self.presence.present.clone().reshape([rows, 1]))
     }
 
     /// `rows Wᵀ + b`: every linear map of the network is computed here. `rows` come from [`Pass::input`].

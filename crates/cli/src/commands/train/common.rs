@@ -4,7 +4,7 @@ use crate::args::positive;
 use crate::bits;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use sparing_model::Bits;
+use sparing_model::{AttentionPlan, Bits};
 use sparing_train::{AdamOptions, Curve, Place, Rounding, Schedule, TrainOptions, Warmup};
 use std::path::PathBuf;
 
@@ -195,6 +195,15 @@ impl HowArgs {
             log_every: if self.device == "cpu" { 1 } else { 20 },
         })
     }
+}
+
+/// Training with economies of attention.
+#[derive(Debug, Args)]
+pub struct EconomyArgs {
+    /// Train with attention economised as the engine will: exact,drop=0.5 or exact,skip=0.6 (see `sparing run --help`). The
+    /// result carries it in its plan [default: what the model's plan says, else exact]
+    #[arg(long, value_name = "HOW", value_parser = crate::attention::plan)]
+    pub attention: Option<AttentionPlan>,
 }
 
 /// Quantization-aware training.

@@ -1,6 +1,6 @@
 //! `sparing train distill`.
 
-use super::common::{HowArgs, OutArgs, QuantizeArgs};
+use super::common::{EconomyArgs, HowArgs, OutArgs, QuantizeArgs};
 use super::finetune::DataArgs;
 use super::report;
 use super::watch::watched;
@@ -19,7 +19,7 @@ use sparing_train::{Distill, Mapping, Prepared, StudentShape, Teaching, Wanted, 
 #[command(after_help = "\
 Examples:
   sparing train distill --teacher sst2-model --layers 3 --task sst2 --data glue --out small
-  sparing train distill --teacher T --layers 4 --width 312 --heads 12 --ffn 1200 --hidden 1 --attention 1 \\
+  sparing train distill --teacher T --layers 4 --width 312 --heads 12 --ffn 1200 --hidden 1 --attention-mse 1 \\
       --task mrpc --data glue --out tiny                                       TinyBERT's shape and losses
   sparing train distill --teacher T --share --soft 0.9 --hard 0.1 --temperature 4 --task rte --data glue --out shared
   sparing train distill --teacher T --student S --task sst2 --data glue --out S2")]
@@ -73,6 +73,9 @@ pub struct DistillArgs {
     how: HowArgs,
 
     #[command(flatten)]
+    economy: EconomyArgs,
+
+    #[command(flatten)]
     quantize: QuantizeArgs,
 }
 
@@ -115,7 +118,7 @@ pub struct TeachingArgs {
 
     /// Squared difference of attention probabilities
     #[arg(long, value_name = "X", default_value_t = 0.0)]
-    attention: f64,
+    attention_mse: f64,
 
     /// Divergence of attention probabilities
     #[arg(long, value_name = "X", default_value_t = 0.0)]
@@ -126,7 +129,8 @@ impl TeachingArgs {
     fn teaching(&self, mapping: Mapping) -> Result<Teaching, Failure> {
         let alone = self.soft == 0.0 && self.logits == 0.0;
         let divergence = self.kl.unwrap_or(if alone { 0.5 } else { 0.0 });
-        let weights = [self.hard, self.soft, divergence, self.logits, self.hidden, self.attention, self.attention_kl];
+        let weights =
+            [self.hard, self.soft, divergence, self.logits, self.hidden, self.attention_mse, self.attention_kl];
         if weights.iter().any(|w| !w.is_finite() || *w < 0.0) || weights.iter().all(|w| *w == 0.0) {
             return Err(Failure::Usage("losses have weights from 0 on, at least one of them above".to_string()));
         }
@@ -140,7 +144,7 @@ impl TeachingArgs {
             temperature: self.temperature,
             logits: self.logits,
             hidden: self.hidden,
-            attention: self.attention,
+            attention: self.attention_mse,
             attention_divergence: self.attention_kl,
             mapping,
         })
@@ -182,6 +186,7 @@ pub fn distill(args: &DistillArgs) -> Result<(), Failure> {
         options,
         seeds: args.how.seed.clone(),
         max_tokens: Some(args.how.max_tokens),
+        attention: args.economy.attention.clone(),
         quantization: args.quantize.rounding(),
         device,
         place: args.out.place(),

@@ -1,6 +1,6 @@
 //! `sparing train finetune`.
 
-use super::common::{HowArgs, OutArgs, QuantizeArgs};
+use super::common::{EconomyArgs, HowArgs, OutArgs, QuantizeArgs};
 use super::report;
 use super::watch::watched;
 use crate::args::{ColumnArgs, positive, task};
@@ -23,6 +23,7 @@ Examples:
   sparing train finetune MODEL --task mrpc --data glue/MRPC --out mrpc --epochs 5 --lr 3e-5 --seed 0,1,2,3,4
   sparing train finetune MODEL --data mine.csv --text review --label stars --out mine     a tenth is held out
   sparing train finetune MODEL --task sst2 --data glue --out int8-model --bits 8          ready for int8
+  sparing train finetune MODEL --task sst2 --data glue --out lean --attention exact,drop=0.7  learns to do with fewer tokens
 Ctrl-C saves and stops; the same command with --resume goes on.")]
 pub struct FinetuneArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
@@ -37,6 +38,9 @@ pub struct FinetuneArgs {
 
     #[command(flatten)]
     how: HowArgs,
+
+    #[command(flatten)]
+    economy: EconomyArgs,
 
     #[command(flatten)]
     quantize: QuantizeArgs,
@@ -97,6 +101,7 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
         options,
         seeds: args.how.seed.clone(),
         max_tokens: Some(args.how.max_tokens),
+        attention: args.economy.attention.clone(),
         quantization: args.quantize.rounding(),
         device,
         place: args.out.place(),

@@ -1,0 +1,95 @@
+//! Economies of attention in Burn: what the engine computes with the same plan.
+
+#[path = "common/fixtures.rs"]
+mod fixtures;
+
+use burn::tensor::Device;
+use fixtures::{Golden, distance, fixtures};
+use sparing_engine::{Engine, Options};
+use sparing_model::{AttentionPlan, Batch, Executor, Model, Precision, Wanted};
+use sparing_train::{BurnExecutor, Capture, Mode, Network, PaddedBatch, Parameters};
+
+/// Every fixture that can do what the plan says, with its layers twice, so that more of them choose.
+fn able(plan: &AttentionPlan) -> Vec<(String, Model, Golden)> {
+    let deeper = |(name, mut model, golden): (String, Model, Golden)| {
+        let layers = model.architecture.layers.clone();
+        model.architecture.layers.extend(layers);
+        (name, model, golden)
+    };
+    let found = fixtures().into_iter().map(deeper);
+    found.filter(|(_, model, _)| plan.check_for(&model.architecture).is_ok()).collect()
+}
+
+#[test]
+fn tokens_leave_and_skip_as_in_the_engine() {
+    for text in ["exact,drop=0.9", "exact,skip=1", "exact,drop=0.8,skip=1.1", "exact,drop=0.9,drop0=0,skip2=1"] {
+        let plan: AttentionPlan = text.parse().unwrap();
+        let (mut tried, mut economised) = (0, 0);
+        for (name, model, golden) in able(&plan) {
+            let options =
+                Options { precision: Some(Precision::F32), attention: Some(plan.clone()), ..Options::default() };
+            let engine = Engine::compile(&model, &options).unwrap();
+            let parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
+            let burn = BurnExecutor::new(&model.architecture, &parameters).with_attention(&plan).unwrap();
+            let batch = Batch { sequences: golden.sequences.clone(), wanted: Wanted::Head };
+            let (got, want) = (burn.run(&batch).unwrap(), engine.run(&batch).unwrap());
+            let far = distance(&got.sequences, &want.sequences);
+            assert!(far <= 1e-4, "{name} {text}: {far:e}");
+            let hidden = Batch { wanted: Wanted::Hidden, ..batch };
+            match (burn.run(&hidden), engine.run(&hidden)) {
+                (Ok(got), Ok(want)) => assert!(distance(&got.sequences, &want.sequences) <= 1e-4, "{name} {text}"),
+                (Err(got), Err(want)) => assert_eq!(got.to_string(), want.to_string()),
+                _ => panic!("{name} {text}: only one of them refuses hidden states"),
+            }
+            tried += 1;
+            economised += usize::from(engine.spending().skipped > 0);
+        }
+        assert!(tried > 3 && economised > 3, "{text}: {economised} of {tried} fixtures saved anything");
+    }
+}
+
+#[test]
+fn cuts_that_nobody_is_below_change_nothing() {
+    let plan: AttentionPlan = "exact,drop=1e-30,skip=1e-30".parse().unwrap();
+    for (name, model, golden) in able(&plan) {
+        let parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
+        let exact = BurnExecutor::new(&model.architecture, &parameters);
+        let batch = Batch { sequences: golden.sequences, wanted: Wanted::Head };
+        let want = exact.run(&batch).unwrap();
+        let got = exact.with_attention(&plan).unwrap().run(&batch).unwrap();
+        assert!(distance(&got.sequences, &want.sequences) <= 1e-5, "{name}");
+    }
+}
+
+#[test]
+fn who_left_is_seen_by_nobody() {
+    let plan: AttentionPlan = "exact,drop=1,drop1=0,drop2=0".parse().unwrap();
+    let (_, model, golden) = able(&plan).into_iter().find(|(name, ..)| name == "bert-classify").unwrap();
+    let device = Device::flex();
+    let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+    let longest = golden.sequences.iter().map(|s| s.ids.len()).max().unwrap();
+    let batch = PaddedBatch::new(&golden.sequences, longest + 3, &device);
+    let network = Network::new(&model.architecture).with_attention(&plan).unwrap();
+    let capture = Capture { hidden: true, attention: true };
+    let forward = network.forward(&parameters, &batch, Mode { capture, ..Mode::default() }).unwrap();
+    let layers = model.architecture.layers.len();
+    assert_eq!(
+        (forward.present.len(), forward.hidden.len(), forward.attention.len()),
+        (layers + 1, layers + 1, layers)
+    );
+    let there = |layer: usize| forward.present[layer].clone().into_data().try_to_vec::<bool>().unwrap();
+    let (all, left) = (there(0), there(1));
+    assert_eq!(all, batch.mask.clone().into_data().try_to_vec::<bool>().unwrap());
+    assert!(left.iter().zip(&all).all(|(now, before)| *before || !*now));
+    let count = |of: &[bool]| of.iter().filter(|there| **there).count();
+    assert!(count(&left) < count(&all), "nobody left");
+    for layer in 1..layers {
+        assert_eq!(there(layer + 1), left);
+        let [count, heads, length, _] = forward.attention[layer].dims();
+        let values = forward.attention[layer].clone().into_data().try_to_vec::<f32>().unwrap();
+        for (at, seen) in values.iter().enumerate() {
+            let (number, key) = (at / (heads * length * length), at % length);
+            assert!(number < count && (left[number * length + key] || *seen == 0.0), "layer {layer}: {key} is seen");
+        }
+    }
+}
