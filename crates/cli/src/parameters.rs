@@ -211,8 +211,10 @@ impl Walk {
     }
 
     fn linear(&mut self, linear: &Linear) {
-        self.matrix(&linear.weight, linear.outputs, linear.inputs, linear.inputs);
-        if let Some(Bias { name, slice }) = &linear.bias {
+        if !linear.is_empty() {
+            self.matrix(&linear.weight, linear.outputs, linear.inputs, linear.inputs);
+        }
+        if let Some(Bias { name, slice }) = linear.stored_bias() {
             let stored = slice.map_or(linear.outputs, |s| s.1);
             self.push(name, vec![stored], linear.outputs, *slice, Role::Shift);
         }
@@ -257,8 +259,11 @@ impl Walk {
             }
         });
         self.inside(Part::Positions, |walk| match &a.position {
+            _ if a.heads == 0 => {}
             AttentionPosition::None => {}
-            AttentionPosition::Buckets { table, buckets, .. } => walk.tensor(table, &[*buckets, a.heads], Role::Table),
+            AttentionPosition::Buckets { table, columns, buckets, .. } => {
+                walk.tensor(table, &[*buckets, *columns], Role::Table);
+            }
             AttentionPosition::Relative { projection, content_bias, position_bias, segment_bias, segments, .. } => {
                 walk.linear(projection);
                 for name in [content_bias, position_bias, segment_bias] {

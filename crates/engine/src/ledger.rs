@@ -143,6 +143,7 @@ impl Machine {
                     match &step.op {
                         Op::Words { .. } | Op::Copy { .. } => {}
                         Op::AddPlaces { .. } => flops[step.part as usize] += 2 * width * count,
+                        Op::Shift { .. } => flops[step.part as usize] += width * count,
                         Op::Linear { input, activation, .. } => {
                             flops[step.part as usize] += 2 * width * input.width() as u64 * count;
                             let each = match activation {

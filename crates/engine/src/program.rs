@@ -202,6 +202,8 @@ pub(crate) enum Op {
     Linear { input: View, matrix: usize, activation: Activation, residual: Option<View>, out: View },
     /// `out = norm(input)`; may be in place.
     Norm { input: View, norm: usize, out: View },
+    /// `out = input + constant`, whose number in [`crate::compile::Constants`] it is: what is left of a removed block.
+    Shift { input: View, constant: usize, out: View },
     /// `out = activation(input)`; for activations that follow no linear map.
     Copy { input: View, activation: Activation, out: View },
 }
@@ -213,7 +215,7 @@ impl Op {
             Op::Words { .. } => (None, None),
             Op::AddPlaces { out } => (Some(*out), None),
             Op::Linear { input, residual, .. } => (Some(*input), *residual),
-            Op::Norm { input, .. } | Op::Copy { input, .. } => (Some(*input), None),
+            Op::Norm { input, .. } | Op::Shift { input, .. } | Op::Copy { input, .. } => (Some(*input), None),
         };
         a.into_iter().chain(b)
     }
@@ -222,7 +224,7 @@ impl Op {
     pub(crate) fn output(&self) -> View {
         match self {
             Op::Words { out } | Op::AddPlaces { out } => *out,
-            Op::Linear { out, .. } | Op::Norm { out, .. } | Op::Copy { out, .. } => *out,
+            Op::Linear { out, .. } | Op::Norm { out, .. } | Op::Shift { out, .. } | Op::Copy { out, .. } => *out,
         }
     }
 }

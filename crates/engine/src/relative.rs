@@ -47,14 +47,17 @@ pub(crate) struct ByDistance {
 }
 
 impl Buckets {
+    /// `heads`: which of the table's columns they have.
     pub(crate) fn new(
         weights: &Weights,
         name: &str,
-        heads: usize,
+        (columns, heads): (usize, &[usize]),
         buckets: usize,
         max_distance: usize,
     ) -> Result<Self, Error> {
-        let table = weights.vector(name, buckets * heads)?;
+        let all = weights.vector(name, buckets * columns)?;
+        let table = all.chunks_exact(columns.max(1)).flat_map(|row| heads.iter().map(|head| row[*head])).collect();
+        let heads = heads.len();
         let by_distance = Growing::new(ByDistance { table: Vec::new(), reach: 0 });
         Ok(Buckets { table, heads, buckets, max_distance, by_distance })
     }

@@ -15,6 +15,8 @@ pub enum StepKind {
     Norm,
     /// Attention: the only arithmetic that mixes rows.
     Attention,
+    /// Adds a constant: what is left of a removed block.
+    Shift,
     /// Moves rows.
     Move,
     /// Makes one row of a sequence's rows.
@@ -72,6 +74,9 @@ impl Engine {
                                 (StepKind::Linear, shape, packed.parameters(), !seen.insert((0, matrix)))
                             }
                             Op::Norm { norm, .. } => (StepKind::Norm, (width, 1), 2 * width, !seen.insert((1, norm))),
+                            Op::Shift { constant, .. } => {
+                                (StepKind::Shift, (width, 1), width, !seen.insert((2, constant)))
+                            }
                             Op::Copy { .. } => (StepKind::Move, (width, 1), 0, false),
                         };
                         add(step.name, step.layer, step.part, kind, shape, parameters, shared);

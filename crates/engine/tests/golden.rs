@@ -2,24 +2,9 @@
 
 mod common;
 
-use common::{Golden, fixtures};
+use common::{Golden, distance, fixtures};
 use sparing_engine::{Economies, Engine, GenerateOptions, Options};
 use sparing_model::{Batch, Executor, Model, Precision, Sequence, Wanted};
-
-/// The largest difference, relative to the largest number wanted.
-fn distance(got: &[Vec<f32>], want: &[Vec<f32>]) -> f32 {
-    assert_eq!(got.len(), want.len());
-    let scale = want.iter().flatten().fold(0f32, |m, x| m.max(x.abs())).max(1e-6);
-    let mut worst = 0f32;
-    for (got, want) in got.iter().zip(want) {
-        assert_eq!(got.len(), want.len());
-        for (g, w) in got.iter().zip(want) {
-            assert!(g.is_finite());
-            worst = worst.max((g - w).abs() / scale);
-        }
-    }
-    worst
-}
 
 fn run(engine: &Engine, sequences: &[Sequence], wanted: Wanted) -> Vec<Vec<f32>> {
     engine.run(&Batch { sequences: sequences.to_vec(), wanted }).unwrap().sequences

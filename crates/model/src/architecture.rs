@@ -71,7 +71,8 @@ impl Matrix {
     }
 }
 
-/// `y = W x + b`.
+/// `y = W x + b`. A map without inputs or outputs has no matrix, and no tensor that would hold it: without inputs its bias is
+/// left, without outputs nothing is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
     /// The matrix.
@@ -246,8 +247,10 @@ pub struct NormedLinear {
 /// Multi-head attention.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
-    /// Number of heads.
+    /// Number of heads; 0 where the block was removed and only the output projection's bias is left of it.
     pub heads: usize,
+    /// Which of the published heads these are, in order; `None`: all of them.
+    pub kept: Option<Vec<usize>>,
     /// Width of one head; q, k and v are `heads * head_width` wide.
     pub head_width: usize,
     /// Scores are multiplied by this (usually `1 / sqrt(head_width)`).
@@ -275,8 +278,10 @@ pub enum AttentionPosition {
     None,
     /// A learned bias per bucketed distance and head, added after scaling (MPNet; T5's buckets, bidirectional).
     Buckets {
-        /// Tensor name, `[buckets, heads]`.
+        /// Tensor name, `[buckets, columns]`.
         table: String,
+        /// Columns of the table, which layers share: one for each published head.
+        columns: usize,
         /// Number of buckets.
         buckets: usize,
         /// Distances from here on share the last bucket.
@@ -409,6 +414,11 @@ impl Architecture {
     pub fn longest_input(&self) -> Option<usize> {
         let rows = self.embeddings.positions.as_ref().map(|p| p.rows.saturating_sub(p.offset));
         [self.max_tokens, rows].into_iter().flatten().min()
+    }
+
+    /// The last layer that has attention: whatever comes after it needs no rows but those that are wanted.
+    pub fn last_attention(&self) -> Option<usize> {
+        self.layers.iter().rposition(|layer| layer.attention.heads > 0)
     }
 }
 

@@ -22,8 +22,8 @@ pub struct Calibration {
     pub fingerprint: u64,
 }
 
-/// What calibration data says about one layer.
-#[derive(Debug, Clone, PartialEq)]
+/// What calibration data says about one layer; nothing of one without attention.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct LayerCalibration {
     /// Mean of the rows that the value projection reads, `[inputs]`.
     pub mean: Vec<f32>,
@@ -90,6 +90,10 @@ impl Calibration {
         for (number, layer) in model.architecture.layers.iter().enumerate() {
             let (attention, inputs) = (&layer.attention, layer.attention.value.inputs);
             let (heads, width) = (attention.heads, attention.head_width);
+            if heads == 0 {
+                layers.push(LayerCalibration::default());
+                continue;
+            }
             layers.push(LayerCalibration {
                 mean: read(&format!("layers.{number}.mean"), &[inputs])?,
                 std: read(&format!("layers.{number}.std"), &[inputs])?,
@@ -108,7 +112,7 @@ impl Calibration {
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let about = [self.fingerprint, self.tokens as u64].iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut tensors = vec![OwnedTensor::raw("calibration", Dtype::U64, &[2], about)];
-        for (number, layer) in self.layers.iter().enumerate() {
+        for (number, layer) in self.layers.iter().enumerate().filter(|(_, layer)| !layer.basis.is_empty()) {
             let inputs = layer.mean.len();
             let width = layer.basis.len() / layer.eigenvalues.len().max(1);
             let heads = layer.eigenvalues.len() / width.max(1);
@@ -135,9 +139,10 @@ impl Calibration {
 }
 
 impl Model {
-    /// The calibration that lies beside the weights, if there is one.
+    /// The calibration that lies beside the weights, if there is one. None for a model that was pruned since it was read:
+    /// what lies there is another model's.
     pub fn calibration(&self) -> Result<Option<Calibration>, Error> {
-        let Some(directory) = &self.directory else { return Ok(None) };
+        let Some(directory) = self.directory.as_ref().filter(|_| !self.pruned) else { return Ok(None) };
         let Some(bytes) = directory.read(CALIBRATION_FILE)? else { return Ok(None) };
         Calibration::from_bytes(&bytes, &directory.label(CALIBRATION_FILE), self).map(Some)
     }

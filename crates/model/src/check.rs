@@ -62,9 +62,11 @@ impl Check<'_> {
     }
 
     fn linear(&self, linear: &Linear) -> Result<(), Error> {
-        self.0.check_matrix(&linear.weight, linear.outputs, linear.inputs)?;
-        self.floats(&linear.weight)?;
-        if let Some(bias) = &linear.bias {
+        if !linear.is_empty() {
+            self.0.check_matrix(&linear.weight, linear.outputs, linear.inputs)?;
+            self.floats(&linear.weight)?;
+        }
+        if let Some(bias) = linear.stored_bias() {
             self.0.check_bias(bias, linear.outputs)?;
             self.float(&bias.name)?;
         }
@@ -88,8 +90,9 @@ impl Check<'_> {
         let a = &layer.attention;
         [&a.query, &a.key, &a.value, &a.output].into_iter().try_for_each(|linear| self.linear(linear))?;
         match &a.position {
+            _ if a.heads == 0 => {}
             AttentionPosition::None => {}
-            AttentionPosition::Buckets { table, buckets, .. } => self.table(table, *buckets, a.heads)?,
+            AttentionPosition::Buckets { table, columns, buckets, .. } => self.table(table, *buckets, *columns)?,
             AttentionPosition::Relative { projection, content_bias, position_bias, segment_bias, segments, .. } => {
                 self.linear(projection)?;
                 for name in [content_bias, position_bias, segment_bias] {

@@ -6,6 +6,7 @@ use crate::{Architecture, Error, HeadChoice, Plan, Tokenizer, Weights, sentence}
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A model as its directory describes it.
 ///
@@ -18,9 +19,11 @@ pub struct Model {
     /// The numbers.
     pub weights: Weights,
     /// Text to tokens, if the directory has it; see [`Model::tokenizer`] for an error that says what is missing.
-    pub tokenizer: Option<Tokenizer>,
+    pub tokenizer: Option<Arc<Tokenizer>>,
     /// Where the other files are; `None` for a model made in memory.
-    pub(crate) directory: Option<Directory>,
+    pub(crate) directory: Option<Arc<Directory>>,
+    /// Whether it was pruned since it was read from there.
+    pub(crate) pruned: bool,
 }
 
 /// How to read a directory.
@@ -33,7 +36,7 @@ pub struct LoadOptions {
 impl Model {
     /// A model from its parts, without a tokenizer or files.
     pub fn new(architecture: Architecture, plan: Plan, weights: Weights) -> Model {
-        Model { architecture, plan, weights, tokenizer: None, directory: None }
+        Model { architecture, plan, weights, tokenizer: None, directory: None, pruned: false }
     }
 
     /// Reads a Hugging Face directory.
@@ -82,7 +85,6 @@ impl Model {
                 }
             }
         }
-        architecture.check(&weights)?;
         let plan: Plan = match directory.read("sparing.json")? {
             None => Plan::default(),
             Some(text) => serde_json::from_slice(&text).map_err(|e| {
@@ -90,16 +92,27 @@ impl Model {
             })?,
         };
         plan.check()?;
+        match &plan.elements {
+            None => architecture.check(&weights)?,
+            Some(elements) => {
+                let pruned = |e: Error| Error::new(format!("sparing.json: {e}"));
+                elements.apply(&mut architecture).map_err(pruned)?;
+                architecture
+                    .check(&weights)
+                    .map_err(|e| Error::new(format!("{e} (after what sparing.json says is left of the layers)")))?;
+            }
+        }
         let mut tokenizer = Tokenizer::read(&directory, &architecture)?;
         if let (Some(tokenizer), Some(longest)) = (&mut tokenizer, longest) {
             tokenizer.limit(longest);
         }
-        Ok(Model { architecture, plan, weights, tokenizer, directory: Some(directory) })
+        let (tokenizer, directory) = (tokenizer.map(Arc::new), Some(Arc::new(directory)));
+        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: false })
     }
 
     /// The tokenizer, or an error that says which files are missing.
     pub fn tokenizer(&self) -> Result<&Tokenizer, Error> {
-        self.tokenizer.as_ref().ok_or_else(|| {
+        self.tokenizer.as_deref().ok_or_else(|| {
             let place = self.directory.as_ref().map_or("the model made in memory".to_string(), |d| d.label(""));
             let sentence_piece = ["spiece.model", "sentencepiece.bpe.model"].iter().find(|name| self.directory.as_ref().is_some_and(|d| d.holds(name)));
             Error::new(match sentence_piece {

@@ -29,6 +29,9 @@ pub struct Plan {
     /// Values computed as precisely as attention needs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<crate::AttentionPlan>,
+    /// What is left of layers that were pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elements: Option<crate::Elements>,
 }
 
 /// Fewer bits.

@@ -2,6 +2,7 @@
 //! directory is ever half written: the old one is there until the new one is complete.
 
 use crate::directory::Directory;
+use crate::weights::{INDEX, SINGLE};
 use crate::{Error, Model, OwnedTensor};
 use std::fs::{self, File};
 use std::io::Write;
@@ -41,8 +42,8 @@ impl Model {
     }
 
     /// Writes the model as a Hugging Face directory: `config.json` and the tokenizer's files byte for byte, the weights
-    /// bit for bit, and `sparing.json` if anything is economised. An existing model directory is replaced as a whole;
-    /// one that holds other things is left alone, with an error.
+    /// bit for bit (in one file if any were replaced), and `sparing.json` if anything is economised. An existing model
+    /// directory is replaced as a whole; one that holds other things is left alone, with an error.
     pub fn save(&self, directory: &Path) -> Result<(), Error> {
         let Some(source) = &self.directory else {
             return Err(Error::new("a model made in memory has no config.json to save; use write_directory"));
@@ -53,18 +54,22 @@ impl Model {
                 out.write(name, &content)?;
             }
         }
-        if let Some(text) = index(self, source)? {
-            out.write("model.safetensors.index.json", &text)?;
+        let files = self.weights.to_files()?;
+        if !files.iter().any(|(path, _)| path == SINGLE) {
+            out.copy(source, INDEX)?;
         }
-        for file in self.weights.sources() {
-            out.write(&file.path, file.bytes())?;
+        for (path, content) in files {
+            out.write(&path, &content)?;
             // Modules of sentence encoders keep their settings beside their weights.
-            if let Some((folder, _)) = file.path.split_once('/') {
+            if let Some((folder, _)) = path.split_once('/') {
                 out.copy(source, &format!("{folder}/config.json"))?;
             }
         }
         out.copy(source, "1_Pooling/config.json")?;
-        out.copy(source, crate::CALIBRATION_FILE)?;
+        // Of a model before it was pruned, it says nothing of this one.
+        if !self.pruned {
+            out.copy(source, crate::CALIBRATION_FILE)?;
+        }
         if self.plan != Default::default() {
             let mut text =
                 serde_json::to_vec_pretty(&self.plan).map_err(|e| Error::new(format!("sparing.json: {e}")))?;
@@ -75,12 +80,6 @@ impl Model {
     }
 }
 
-/// The list of shards, if the weights are in shards.
-fn index(model: &Model, source: &Directory) -> Result<Option<Vec<u8>>, Error> {
-    let single = model.weights.sources().iter().any(|file| file.path == "model.safetensors");
-    if single { Ok(None) } else { source.read("model.safetensors.index.json") }
-}
-
 /// Writes a directory from files and tensors in memory, as safely as [`Model::save`]. `files` are relative paths and
 /// contents (`config.json` among them); the tensors become `model.safetensors`.
 pub fn write_directory(directory: &Path, files: &[(&str, &[u8])], tensors: &[OwnedTensor]) -> Result<(), Error> {
@@ -89,7 +88,7 @@ pub fn write_directory(directory: &Path, files: &[(&str, &[u8])], tensors: &[Own
     for (name, content) in files {
         out.write(name, content)?;
     }
-    out.write("model.safetensors", &weights)?;
+    out.write(SINGLE, &weights)?;
     out.finish()
 }
 

@@ -98,7 +98,9 @@ impl Walk {
     }
 
     fn linear(&mut self, linear: &Linear, part: Part, integer: bool) {
-        self.matrix(&linear.weight, linear, part, integer, 0..linear.inputs);
+        if !linear.is_empty() {
+            self.matrix(&linear.weight, linear, part, integer, 0..linear.inputs);
+        }
     }
 
     fn matrix(&mut self, matrix: &Matrix, linear: &Linear, part: Part, integer: bool, inputs: Range<usize>) {

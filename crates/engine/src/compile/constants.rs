@@ -3,7 +3,7 @@
 use crate::relative::{Buckets, Relative};
 use crate::values::Economy;
 use sparing_kernels::{Format, InputRounding, PackedMatrix, Team};
-use sparing_model::{Activations, Error, Integers, Linear, Matrix, Norm, NormKind, Weights};
+use sparing_model::{Activations, Bias, Error, Integers, Linear, Matrix, Norm, NormKind, Weights};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -12,6 +12,8 @@ use std::sync::Mutex;
 pub(crate) struct Constants {
     pub(crate) matrices: Vec<Packed>,
     pub(crate) norms: Vec<NormWeights>,
+    /// What removed blocks add.
+    pub(crate) shifts: Vec<Vec<f32>>,
     pub(crate) buckets: Vec<Buckets>,
     pub(crate) relatives: Vec<Relative>,
     pub(crate) economies: Vec<Economy>,
@@ -22,6 +24,7 @@ impl Constants {
     pub(crate) fn bytes(&self) -> usize {
         self.matrices.iter().map(Packed::bytes).sum::<usize>()
             + self.norms.iter().map(|n| (n.weight.len() + n.bias.len()) * 4).sum::<usize>()
+            + self.shifts.iter().map(|shift| shift.len() * 4).sum::<usize>()
             + self.buckets.iter().map(Buckets::bytes).sum::<usize>()
             + self.relatives.iter().map(Relative::bytes).sum::<usize>()
             + self.economies.iter().map(Economy::bytes).sum::<usize>()
@@ -113,6 +116,17 @@ impl<'a> Collector<'a> {
         });
         self.known.insert(key, self.constants.norms.len() - 1);
         Ok(self.constants.norms.len() - 1)
+    }
+
+    /// The number of a constant that is added to rows.
+    pub(crate) fn constant(&mut self, bias: &Bias, length: usize) -> Result<usize, Error> {
+        let key = format!("shift {bias:?}");
+        if let Some(number) = self.known.get(&key) {
+            return Ok(*number);
+        }
+        self.constants.shifts.push(self.weights.bias(bias, length)?);
+        self.known.insert(key, self.constants.shifts.len() - 1);
+        Ok(self.constants.shifts.len() - 1)
     }
 
     /// The number of the bucketed distance table.

@@ -19,6 +19,7 @@ use crate::values::Economy;
 use code::Code;
 use constants::Collector;
 pub(crate) use constants::{Constants, Packed};
+use layer::Reach;
 use sparing_kernels::{Activation, Element, Format, Team, isa};
 use sparing_model::{
     Activations, Architecture, AttentionPlan, Calibration, Error, HeadRows, Linear, Mca, Precision, ProjectionPlace,
@@ -32,7 +33,7 @@ pub(crate) enum Mode {
     Hidden,
     /// The head on every row, or on the pooled rows.
     Head,
-    /// The head on selected rows, which are selected before the last layer's queries.
+    /// The head on selected rows, which are selected before the queries of the last attention.
     Early,
     /// The head on selected rows, which are selected after the last layer.
     Late,
@@ -172,12 +173,20 @@ impl<'a> Compiler<'a> {
         let architecture = self.architecture;
         let mut code = Code::new(std::mem::take(&mut self.locals));
         self.embeddings(&mut code)?;
-        for (index, layer) in architecture.layers.iter().enumerate() {
-            let early = mode == Mode::Early && index + 1 == architecture.layers.len();
-            self.layer(&mut code, index, layer, early)?;
+        // The last attention is the last to need all rows.
+        let last = architecture.last_attention();
+        let selected = mode == Mode::Early;
+        if selected && last.is_none() {
+            self.select(&mut code);
         }
-        // Without layers there was no place to select early.
-        let selected = mode == Mode::Early && !architecture.layers.is_empty();
+        for (index, layer) in architecture.layers.iter().enumerate() {
+            let reach = match selected {
+                true if last == Some(index) => Reach::Early,
+                true if last < Some(index) => Reach::Selected,
+                _ => Reach::All,
+            };
+            self.layer(&mut code, index, layer, reach)?;
+        }
         let (mut rows, mut x) = if selected {
             (RowSet::Selected, View::full(Full::XSelected, architecture.hidden))
         } else {
@@ -186,11 +195,8 @@ impl<'a> Compiler<'a> {
         if let Some(norm) = &architecture.final_norm {
             self.norm(&mut code, ("final norm", None, Part::Norms), norm, x, x)?;
         }
-        if matches!(mode, Mode::Early | Mode::Late) && !selected {
-            let to = View::full(Full::XSelected, architecture.hidden);
-            code.segment(Segment::Gather { rows: RowSet::Selected, from: x, to });
-            code.next_rows(RowSet::Selected);
-            (rows, x) = (RowSet::Selected, to);
+        if mode == Mode::Late {
+            (rows, x) = (RowSet::Selected, self.select(&mut code));
         }
         let mut normalise = false;
         if mode != Mode::Hidden {
@@ -200,6 +206,14 @@ impl<'a> Compiler<'a> {
         self.locals = code.locals;
         let selects = code.segments.iter().any(|segment| matches!(segment, Segment::Select(_)));
         Ok(Program { segments: code.segments, output: x, output_rows: rows, normalise, selects })
+    }
+
+    /// Goes on with the rows that the head reads. Returns where they are.
+    fn select(&self, code: &mut Code) -> View {
+        let [from, to] = [Full::X, Full::XSelected].map(|full| View::full(full, self.architecture.hidden));
+        code.segment(Segment::Gather { rows: RowSet::Selected, from, to });
+        code.next_rows(RowSet::Selected);
+        to
     }
 
     /// A linear step of one matrix.

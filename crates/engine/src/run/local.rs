@@ -227,6 +227,13 @@ impl Machine {
                     }
                 }
             }
+            Op::Shift { input, constant, .. } => {
+                copy(frame.input(*input), out.borrow());
+                for row in 0..rows.len() {
+                    let shift = &self.constants.shifts[*constant];
+                    out.row_f32(row).iter_mut().zip(shift).for_each(|(x, shift)| *x += shift);
+                }
+            }
             Op::Copy { input, activation, .. } => {
                 copy(frame.input(*input), out.borrow());
                 for row in (0..rows.len()).filter(|_| *activation != Activation::Identity) {

@@ -72,7 +72,9 @@ impl Calibrator {
                 scratch: Scratch::default(),
                 values: Vec::new(),
             });
-            named.entry(a.value.weight.name()).or_default().push(number);
+            if heads > 0 {
+                named.entry(a.value.weight.name()).or_default().push(number);
+            }
         }
         let fingerprint = value_fingerprint(&model.architecture, &model.weights)?;
         Ok(Calibrator { engine, layers, named, fingerprint, tokens: 0 })
@@ -157,6 +159,9 @@ impl Statistics {
     }
 
     fn finish(&self) -> LayerCalibration {
+        if self.heads == 0 {
+            return LayerCalibration::default();
+        }
         let (n, width) = (self.count.max(1.0), self.width);
         let mean: Vec<f64> = self.sum.iter().map(|sum| sum / n).collect();
         let variance = self.squares.iter().zip(&mean).map(|(square, mean)| (square / n - mean * mean).max(0.0));

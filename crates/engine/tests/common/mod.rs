@@ -81,3 +81,18 @@ pub fn fixtures() -> Vec<(String, PathBuf)> {
 pub fn fixture(name: &str) -> PathBuf {
     root().join(name)
 }
+
+/// The largest difference, relative to the largest number wanted.
+pub fn distance(got: &[Vec<f32>], want: &[Vec<f32>]) -> f32 {
+    assert_eq!(got.len(), want.len());
+    let scale = want.iter().flatten().fold(0f32, |m, x| m.max(x.abs())).max(1e-6);
+    let mut worst = 0f32;
+    for (got, want) in got.iter().zip(want) {
+        assert_eq!(got.len(), want.len());
+        for (g, w) in got.iter().zip(want) {
+            assert!(g.is_finite());
+            worst = worst.max((g - w).abs() / scale);
+        }
+    }
+    worst
+}

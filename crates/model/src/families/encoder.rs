@@ -142,6 +142,7 @@ pub(super) fn layer(names: &Names, dims: &Dims, at: &str, attention: &AttentionN
         bottleneck: None,
         attention: Attention {
             heads: dims.heads,
+            kept: None,
             head_width: h / dims.heads,
             scale: scale(h / dims.heads),
             query: square(attention.query),

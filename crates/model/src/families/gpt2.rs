@@ -100,6 +100,7 @@ impl Shape {
             bottleneck: None,
             attention: Attention {
                 heads: self.heads,
+                kept: None,
                 head_width: h / self.heads,
                 scale: by_width / by_layer,
                 query: third(0),

@@ -115,6 +115,7 @@ fn layer(dims: &Dims, shape: &Shape, at: &str, normed: &dyn Fn(&str, usize, f32)
         }),
         attention: Attention {
             heads: dims.heads,
+            kept: None,
             head_width: n / dims.heads,
             scale: scale(n / dims.heads),
             query: linear(&format!("{at}.attention.self.query"), n, n),

@@ -46,6 +46,7 @@ pub(super) fn architecture(
             let mut layer = layer(&names, &dims, &names.base(&format!("encoder.layer.{i}")), &ATTENTION, BERT_FFN);
             layer.attention.position = AttentionPosition::Buckets {
                 table: names.base("encoder.relative_attention_bias.weight"),
+                columns: dims.heads,
                 buckets: BUCKETS,
                 max_distance: MAX_DISTANCE,
             };

@@ -141,6 +141,7 @@ impl LayerShape {
             bottleneck: None,
             attention: Attention {
                 heads: self.heads,
+                kept: None,
                 head_width: h / self.heads,
                 scale: scale(h / self.heads),
                 query: matrix("q", true),

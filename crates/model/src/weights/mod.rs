@@ -1,5 +1,6 @@
 //! Memory-mapped weights, addressed by tensor name.
 
+mod edit;
 mod element;
 mod file;
 mod matrix;
@@ -9,6 +10,7 @@ mod quantized;
 mod shards;
 
 use crate::{Bias, Error};
+pub(crate) use edit::Cut;
 pub(crate) use element::is_float;
 pub(crate) use file::one_line;
 use file::{Bytes, Place};
@@ -18,9 +20,9 @@ pub use owned::OwnedTensor;
 pub(crate) use owned::serialise;
 pub use quantized::{Quantized, ScaleAxis, Scales};
 pub use safetensors::Dtype;
-pub(crate) use shards::is_plain_name;
 #[cfg(feature = "hub")]
 pub(crate) use shards::shards as shard_names;
+pub(crate) use shards::{INDEX, SINGLE, is_plain_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,6 +34,8 @@ pub struct Weights {
     files: Vec<Arc<Source>>,
     /// By name: the file and the place in it.
     index: BTreeMap<String, (usize, Place)>,
+    /// Whether that is not what the files hold any more.
+    edited: bool,
 }
 
 /// One file (or buffer) of tensors.
@@ -125,7 +129,7 @@ impl Weights {
         self.index.values().map(|(_, place)| place.end - place.start + scales(place)).sum()
     }
 
-    /// Bytes of the files, headers included.
+    /// Bytes of the files, headers included; of tensors that replace some of theirs, without.
     pub fn file_bytes(&self) -> usize {
         self.files.iter().map(|file| file.bytes().len()).sum()
     }
@@ -179,11 +183,6 @@ impl Weights {
         if let Some((file, place)) = self.index.get(name) {
             self.files[*file].bytes.release(place.start, place.end);
         }
-    }
-
-    /// The files, for writing them out again.
-    pub(crate) fn sources(&self) -> &[Arc<Source>] {
-        &self.files
     }
 
     /// Takes in one file; its tensors are called `prefix` + their name.

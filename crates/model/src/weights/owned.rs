@@ -6,7 +6,7 @@ use super::quantized::{self, Scales};
 use super::{Dtype, Weights};
 use crate::Error;
 use safetensors::tensor::TensorView;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// A tensor that owns its bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,26 +123,8 @@ impl Weights {
         Ok(OwnedTensor { quantized, ..raw })
     }
 
-    /// The same files in memory with some tensors replaced, by name; the others are kept bit for bit.
+    /// The same weights with some tensors replaced, by name; the others are shared, not copied.
     pub fn replace(&self, changed: Vec<OwnedTensor>) -> Result<Weights, Error> {
-        let mut changed: BTreeMap<String, OwnedTensor> = changed.into_iter().map(|t| (t.name.clone(), t)).collect();
-        let mut weights = Weights::default();
-        for (number, source) in self.files.iter().enumerate() {
-            let mut tensors = Vec::new();
-            for (name, _) in self.index.iter().filter(|(_, (file, _))| *file == number) {
-                let mut tensor = match changed.remove(name) {
-                    Some(tensor) => tensor,
-                    None => self.owned(name)?,
-                };
-                tensor.name.drain(..source.prefix.len());
-                tensors.push(tensor);
-            }
-            let bytes = Bytes::Held(serialise(&tensors)?.into());
-            weights.add(source.path.clone(), &source.path, bytes, &source.prefix)?;
-        }
-        match changed.into_keys().next() {
-            Some(name) => Err(self.missing(&name)),
-            None => Ok(weights),
-        }
+        self.edit(changed, &BTreeSet::new())
     }
 }

@@ -44,8 +44,8 @@ fn is_row(axis: &ScaleAxis) -> bool {
 /// How the integers of a tensor become numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Grid {
-    bits: u32,
-    axis: ScaleAxis,
+    pub(crate) bits: u32,
+    pub(crate) axis: ScaleAxis,
     /// Byte range of the scales in the file.
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -230,6 +230,17 @@ impl OwnedTensor {
         integers.chunks_exact(columns).for_each(|row| pack(row, bits, &mut bytes));
         let dtype = if bits == 8 { Dtype::I8 } else { Dtype::U8 };
         OwnedTensor { name: name.into(), dtype, shape: shape.to_vec(), bytes, quantized: Some(scales) }
+    }
+}
+
+impl OwnedTensor {
+    /// All integers of a quantised tensor, row-major.
+    pub(crate) fn unpack(&self, out: &mut [i8]) {
+        let Some((scales, (_, columns))) = self.quantized.as_ref().zip(matrix(&self.shape)) else { return };
+        let stride = row_bytes(columns, scales.bits).unwrap_or(0);
+        for (out, row) in out.chunks_exact_mut(columns).zip(self.bytes.chunks_exact(stride)) {
+            unpack(row, scales.bits, 0, out);
+        }
     }
 }
 

@@ -1,0 +1,162 @@
+//! Attention: its projections, the segments that mix rows, and what the plan economises in them.
+
+use super::super::{Code, Compiler};
+use super::projections::Projection;
+use super::{Buffers, Reach};
+use crate::program::{Attend, Full, Part, Positions, RowSet, Segment, Select, Values, View};
+use crate::relative::{Buckets, Relative};
+use sparing_kernels::Activation;
+use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, Source};
+
+impl<'a> Compiler<'a> {
+    /// From the residual stream to what attention returns, in `buffers`. Returns whether tokens may skip the feed-forward
+    /// blocks.
+    pub(super) fn attention(
+        &mut self,
+        code: &mut Code,
+        index: usize,
+        layer: &'a Layer,
+        reach: Reach,
+        buffers: &Buffers,
+    ) -> Result<bool, Error> {
+        let attention = &layer.attention;
+        let width = attention.heads * attention.head_width;
+        let qkv = View::full(Full::Qkv, 3 * width);
+        let (mut q, k, v) = (qkv.columns(0, width), qkv.columns(width, 2 * width), qkv.columns(2 * width, 3 * width));
+        let early = reach == Reach::Early;
+        let rows = reach.rows();
+        let globals = if early { RowSet::SelectedGlobals } else { RowSet::Globals };
+        let all = self.buffers(layer, RowSet::All);
+        if early {
+            q = View::full(Full::QSelected, width);
+        }
+        let (query_key, value) = match &layer.bottleneck {
+            Some(bottleneck) => (bottleneck.query_key_from, bottleneck.value_from),
+            None => (Source::Hidden, Source::Hidden),
+        };
+        let plus = match &attention.position {
+            AttentionPosition::Relative { content_bias, .. } => Some(content_bias.as_str()),
+            _ => None,
+        };
+        let query = Projection { source: query_key, linear: &attention.query, plus, out: q };
+        let key = Projection { source: query_key, linear: &attention.key, plus: None, out: k };
+        let value = Projection { source: value, linear: &attention.value, plus: None, out: v };
+        // Economised values come after the scores, from rows that must then still be there.
+        let economised = self.economise && self.economised(index);
+        let value = (!economised).then_some(value);
+        let kept = (economised && layer.norm_first).then(|| View::full(Full::Normed, self.architecture.hidden));
+
+        if early {
+            let projections = [Some(key), value].into_iter().flatten().collect();
+            self.before(code, index, layer, &all, false, projections, globals, kept)?;
+            code.segment(Segment::Gather { rows, from: all.x, to: buffers.x });
+            code.next_rows(rows);
+            self.before(code, index, layer, buffers, true, vec![query], globals, None)?;
+        } else {
+            let projections = [Some(query), Some(key), value].into_iter().flatten().collect();
+            self.before(code, index, layer, &all, true, projections, globals, kept)?;
+        }
+        let attend = Attend {
+            layer: index,
+            heads: attention.heads,
+            head_width: attention.head_width,
+            scale: attention.scale,
+            causal: attention.causal,
+            window: attention.window.as_ref().map(|window| window.one_sided),
+            positions: self.positions(attention)?,
+            queries: rows,
+            q,
+            k,
+            v,
+            out: buffers.context,
+        };
+        if economised {
+            let matrix = self.collector.matrix(&[(&attention.value, None)], self.format);
+            let economy = self.collector.economy(index, matrix);
+            let input = kept.unwrap_or(all.x);
+            code.segment(Segment::Values(Values { attend: attend.clone(), input, economy }));
+        }
+        let (drop, skip) = self.cuts(index, layer);
+        if drop > 0.0 || skip > 0.0 {
+            code.segment(Segment::Select(Select { attend: attend.clone(), drop, skip }));
+        }
+        code.segment(Segment::Attend(attend.clone()));
+        if drop > 0.0 {
+            code.segment(Segment::Drop([buffers.x, buffers.context]));
+        }
+        if self.has_globals(layer) {
+            self.global_queries(code, index, layer, &all, globals, attend)?;
+        }
+        code.next_rows(rows);
+        Ok(skip > 0.0)
+    }
+
+    /// Below which measures of attention tokens leave, or skip the feed-forward blocks. Never where attention is the last:
+    /// what comes after it is wanted, and what is not wanted is not computed anyway.
+    fn cuts(&self, index: usize, layer: &Layer) -> (f32, f32) {
+        let last = self.architecture.last_attention() == Some(index);
+        let tokens = self.tokens.filter(|_| self.economise && !last);
+        let (drop, skip) = tokens.map_or((0.0, 0.0), |tokens| tokens.cuts(index));
+        let blocks = layer.ffns.iter().any(|ffn| !ffn.up.is_empty());
+        (drop, if blocks { skip } else { 0.0 })
+    }
+
+    /// Whether a layer's values are economised when the caller does not want the exact model.
+    pub(super) fn economised(&self, layer: usize) -> bool {
+        self.mca.is_some_and(|mca| mca.alpha_of(layer).is_some())
+    }
+
+    pub(super) fn has_globals(&self, layer: &Layer) -> bool {
+        layer.attention.window.is_some() && self.architecture.head.global_tokens != GlobalTokens::None
+    }
+
+    /// What attention adds to the scores.
+    fn positions(&mut self, attention: &'a Attention) -> Result<Positions, Error> {
+        let weights = self.collector.weights;
+        let hidden = self.architecture.hidden;
+        Ok(match &attention.position {
+            AttentionPosition::None => Positions::None,
+            AttentionPosition::Buckets { table, columns, buckets, max_distance } => {
+                let heads = attention.numbers();
+                let make = || Buckets::new(weights, table, (*columns, &heads), *buckets, *max_distance);
+                Positions::Buckets(self.collector.buckets(&format!("{table} {heads:?}"), make)?)
+            }
+            position @ AttentionPosition::Relative { .. } => {
+                let make = || Relative::new(weights, position, attention, hidden);
+                Positions::Relative(self.collector.relative(&format!("{position:?}"), make)?)
+            }
+        })
+    }
+
+    /// Longformer: tokens that attend globally have projections of their own and see everything.
+    fn global_queries(
+        &mut self,
+        code: &mut Code,
+        index: usize,
+        layer: &'a Layer,
+        all: &Buffers,
+        rows: RowSet,
+        local: Attend,
+    ) -> Result<(), Error> {
+        let Some(window) = &layer.attention.window else { return Ok(()) };
+        let width = layer.attention.heads * layer.attention.head_width;
+        let x = View::full(Full::XGlobal, self.architecture.hidden);
+        let q = View::full(Full::QGlobal, width);
+        let context = View::full(Full::ContextGlobal, width);
+        let kv = View::full(Full::GlobalKv, 2 * width);
+        code.segment(Segment::Gather { rows, from: all.x, to: x });
+        code.next_rows(rows);
+        let mut input = x;
+        if layer.norm_first {
+            input = code.local(self.architecture.hidden, self.element);
+            self.norm(code, ("attention norm", Some(index), Part::Norms), &layer.attention_norm, x, input)?;
+        }
+        let what = ("global query", Some(index), Part::Qkv);
+        self.linear(code, what, &window.global_query, self.format, Activation::Identity, (input, None, q))?;
+        let (k, v) = (kv.columns(0, width), kv.columns(width, 2 * width));
+        let attend = Attend { window: None, queries: rows, q, k, v, out: context, ..local };
+        code.segment(Segment::Attend(attend));
+        code.segment(Segment::Scatter { rows, from: context, to: local.out });
+        Ok(())
+    }
+}
