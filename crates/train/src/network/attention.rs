@@ -44,7 +44,7 @@ impl Pass<'_> {
         let mut bias = self.mask(attention);
         let scores = match &attention.position {
             AttentionPosition::None => self.scores(attention, query, key),
-            AttentionPosition::Buckets { table, buckets, max_distance } => {
+            AttentionPosition::Buckets { table, buckets, max_distance, .. } => {
                 let buckets = self.buckets(table, *buckets, *max_distance)?;
                 bias = Some(match bias {
                     Some(mask) => buckets + mask,
