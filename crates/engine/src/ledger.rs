@@ -119,7 +119,7 @@ impl Machine {
         if let Segment::Values(values) = segment {
             let economy = &self.constants.economies[values.economy];
             flops[Part::Qkv as usize] +=
-                2 * rows(RowSet::All) * (economy.inputs * economy.heads * economy.width) as u64;
+                2 * rows(RowSet::All) * (economy.rule.inputs * economy.rule.heads * economy.rule.width) as u64;
         }
         flops.iter().sum()
     }

@@ -46,4 +46,4 @@ pub use observe::Observed;
 pub use options::{Economies, Options, RunOptions, auto_precision};
 pub use profile::PartTime;
 pub use steps::{StepInfo, StepKind};
-pub use values::{Calibrator, LayerExamined, Spending};
+pub use values::{Calibrator, LayerExamined, Recipe, Spending};

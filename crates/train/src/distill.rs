@@ -1,9 +1,10 @@
 //! Distillation: a student learns from what a teacher computes, not only from labels.
 
+use crate::economy::Economy;
 use crate::losses::*;
 use crate::objective::{Loss, Objective, Pass, head_loss, lengths, pad};
 use crate::random::Random;
-use crate::session::{Place, Session, economies, subject};
+use crate::session::{Place, Session, subject};
 use crate::trainer::{Event, TrainOptions};
 use crate::{Capture, Example, FakeQuantization, Forward, LinearHook, Mode, Network, PaddedBatch, Parameters};
 use crate::{Prepared, Rounding, Summary, examples};
@@ -107,9 +108,9 @@ impl Distill<'_> {
         let device = self.device.clone();
         let rounding = |r| FakeQuantization::new(r, student, &device);
         let quantization = self.quantization.as_ref().map(rounding).transpose()?;
-        let attention = economies(self.attention.as_ref(), self.origin);
+        let economy = Economy::new(self.attention.as_ref(), self.origin, &examples);
         let objective = Distilling {
-            student: &Network::new(student).with_attention(&attention)?,
+            student: &economy.network(&self.student, self.origin, self.quantization.as_ref())?,
             teacher: &Network::new(teacher),
             teacher_parameters: Parameters::from_weights(&self.teacher.weights, &device)?,
             lengths: lengths(&examples),
@@ -123,7 +124,7 @@ impl Distill<'_> {
             dev: self.dev,
             max_tokens: self.max_tokens,
             quantization: quantization.as_ref(),
-            attention: &attention,
+            economy: &economy,
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Distillation on {}", self.train.task.name()),
@@ -141,7 +142,7 @@ impl Distill<'_> {
                 "distil {}, {:?}{}",
                 self.train.source,
                 self.teaching,
-                subject(self.quantization.as_ref(), &attention)
+                subject(self.quantization.as_ref(), &economy)
             ),
             ..self.options.clone()
         };
@@ -188,7 +189,7 @@ impl Objective for Distilling<'_> {
         let chosen: Vec<&Example> = chosen.iter().map(|&i| &self.examples[i]).collect();
         let batch = pad(self.student, &chosen, parameters.device());
         let capture = Capture { hidden: t.hidden > 0.0, attention: t.attention > 0.0 || t.attention_divergence > 0.0 };
-        let mode = Mode { dropout: 0.0, capture, bf16: pass.bf16 };
+        let mode = Mode { capture, bf16: pass.bf16, ..Mode::default() };
         let taught = self.teacher.forward(&self.teacher_parameters, &batch, mode)?;
         let found = self.student.forward_with(parameters, &batch, pass.mode(capture), self.hook)?;
         let mut terms = Vec::new();

@@ -3,7 +3,10 @@
 use crate::batches::padded_length;
 use crate::{LinearHook, Mode, Network, PaddedBatch, Parameters};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use sparing_model::{Architecture, AttentionPlan, Batch, Error, Executor, HeadRows, Model, Outputs, Sequence, Wanted};
+use sparing_model::{
+    Architecture, AttentionPlan, Batch, Calibration, Error, Executor, HeadRows, Model, Outputs, Sequence, Wanted,
+};
+use std::sync::Arc;
 
 /// Padded tokens to run together.
 const TOKENS: usize = 8192;
@@ -38,9 +41,13 @@ impl BurnExecutor {
         self
     }
 
-    /// Economises attention as a plan says.
-    pub fn with_attention(mut self, plan: &AttentionPlan) -> Result<BurnExecutor, Error> {
-        self.network = self.network.with_attention(plan)?;
+    /// Economises attention as a plan says, see [`Network::with_attention`].
+    pub fn with_attention(
+        mut self,
+        plan: &AttentionPlan,
+        calibration: Option<Arc<Calibration>>,
+    ) -> Result<BurnExecutor, Error> {
+        self.network = self.network.with_attention(plan, calibration)?;
         Ok(self)
     }
 
@@ -110,7 +117,8 @@ impl BurnExecutor {
                 }
                 let count = at.len();
                 let at: Tensor<1, Int> = Tensor::from_data(TensorData::new(at, [count]), device);
-                let last = self.network.encode(parameters, &padded, mode, hook)?.last;
+                let asked = group.iter().map(|number| wanted[*number].clone()).collect();
+                let last = self.network.encode_rows(parameters, &padded, asked, mode, hook)?.last;
                 let rows = flat(last).select(0, at);
                 let rows = self.network.head(parameters, rows, &padded, mode, hook)?;
                 (rows, group.iter().map(|number| (wanted[*number].len(), wanted[*number].len())).collect())

@@ -1,8 +1,9 @@
 //! Fine-tuning: a labelled dataset, the head it needs, one or several seeds.
 
-use crate::session::{Place, Session, economies, subject};
+use crate::economy::Economy;
+use crate::session::{Place, Session, subject};
 use crate::trainer::TrainOptions;
-use crate::{FakeQuantization, LinearHook, Network, Prepared, Rounding, Summary, Supervised, Wanted, examples};
+use crate::{FakeQuantization, LinearHook, Prepared, Rounding, Summary, Supervised, Wanted, examples};
 use burn::tensor::Device;
 use sparing_model::{AttentionPlan, Error, Model};
 use sparing_tasks::Dataset;
@@ -39,8 +40,8 @@ impl Finetune<'_> {
         let prepared = Prepared::new(self.model, &wanted)?;
         let tokenizer = self.model.tokenizer()?;
         let examples = examples(self.train, tokenizer, &prepared.architecture, self.max_tokens, &mut notes)?;
-        let attention = economies(self.attention.as_ref(), self.model);
-        let network = Network::new(&prepared.architecture).with_attention(&attention)?;
+        let economy = Economy::new(self.attention.as_ref(), self.model, &examples);
+        let network = economy.network(&prepared, self.model, self.quantization.as_ref())?;
         let rounding = |r| FakeQuantization::new(r, &prepared.architecture, &self.device);
         let quantization = self.quantization.as_ref().map(rounding).transpose()?;
         let hook = quantization.as_ref().map(|q| q as &dyn LinearHook);
@@ -51,14 +52,14 @@ impl Finetune<'_> {
             dev: self.dev,
             max_tokens: self.max_tokens,
             quantization: quantization.as_ref(),
-            attention: &attention,
+            economy: &economy,
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Fine-tuning on {}", self.train.task.name()),
         };
         let device = self.device.clone().autodiff();
         let make = |seed: u64| prepared.parameters(&self.model.weights, seed, &device);
-        let economised = subject(self.quantization.as_ref(), &attention);
+        let economised = subject(self.quantization.as_ref(), &economy);
         let subject = format!("fine-tune {}{economised}", self.train.source);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)

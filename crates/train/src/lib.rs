@@ -14,6 +14,7 @@ mod curve;
 mod data;
 mod device;
 mod distill;
+mod economy;
 mod executor;
 mod finetune;
 mod inventory;

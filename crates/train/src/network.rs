@@ -13,16 +13,20 @@ mod packed;
 mod pass;
 mod relative;
 mod tokens;
+mod values;
 
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
 use pass::Pass;
-use sparing_model::{Architecture, AttentionPlan, Error};
+use sparing_model::{Architecture, AttentionPlan, Calibration, Error};
+use std::sync::Arc;
+use values::Asked;
 
 /// A network: the architecture to walk. Holds no numbers.
 pub struct Network {
     architecture: Architecture,
     attention: AttentionPlan,
+    calibration: Option<Arc<Calibration>>,
     reference: bool,
 }
 
@@ -31,6 +35,8 @@ pub struct Network {
 pub struct Mode {
     /// Dropout of hidden states (after embeddings, attention output, FFN) and of attention probabilities; 0 for evaluation.
     pub dropout: f64,
+    /// Seed of draws where values are sampled; `None`: the plan's.
+    pub draws: Option<u64>,
     /// What to keep besides the result.
     pub capture: Capture,
     /// Matrix products in bf16 (weights stay f32 and are rounded on the way in; norms, softmax and the head's result
@@ -113,16 +119,15 @@ pub struct Encoded {
 impl Network {
     /// A network for this architecture.
     pub fn new(architecture: &Architecture) -> Network {
-        Network { architecture: architecture.clone(), attention: AttentionPlan::default(), reference: false }
+        let attention = AttentionPlan::default();
+        Network { architecture: architecture.clone(), attention, calibration: None, reference: false }
     }
 
-    /// The same with attention economised as a plan says and as the engine does. No gradient passes through a choice.
-    pub fn with_attention(self, plan: &AttentionPlan) -> Result<Network, Error> {
+    /// The same with attention economised as a plan says and as the engine does, with what samplers other than the paper's
+    /// need to know. No gradient passes through a choice.
+    pub fn with_attention(self, plan: &AttentionPlan, calibration: Option<Arc<Calibration>>) -> Result<Network, Error> {
         plan.check_for(&self.architecture)?;
-        if plan.mca.is_some() {
-            return Err(Error::new("attention: sampled values cannot be trained with; use exact, with drop or skip"));
-        }
-        Ok(Network { attention: plan.clone(), ..self })
+        Ok(Network { attention: plan.clone(), calibration, ..self })
     }
 
     /// The same, computed with Burn's own operations on every device: slow on the CPU, and what the fast ones are compared
@@ -166,6 +171,21 @@ impl Network {
         hook: Option<&dyn LinearHook>,
     ) -> Result<Encoded, Error> {
         self.pass(parameters, batch, mode, hook).encode()
+    }
+
+    /// The same for those who want these rows of every sequence only: where values are sampled, the last layer's attention
+    /// counts only from there.
+    pub(crate) fn encode_rows(
+        &self,
+        parameters: &Parameters,
+        batch: &PaddedBatch,
+        rows: Vec<Vec<usize>>,
+        mode: Mode,
+        hook: Option<&dyn LinearHook>,
+    ) -> Result<Encoded, Error> {
+        let mut pass = self.pass(parameters, batch, mode, hook);
+        pass.asked = Asked::Rows(rows);
+        pass.encode()
     }
 
     fn pass<'a>(

@@ -37,7 +37,7 @@ pub struct Pass {
 impl Pass {
     /// How the network runs.
     pub fn mode(&self, capture: Capture) -> Mode {
-        Mode { dropout: self.dropout, capture, bf16: self.bf16 }
+        Mode { dropout: self.dropout, draws: Some(self.seed), capture, bf16: self.bf16 }
     }
 }
 

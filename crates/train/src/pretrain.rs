@@ -4,6 +4,7 @@ mod pair_head;
 
 use crate::corpus::{Masking, PairTask, Pairs, pieces};
 use crate::data::{Example, Target};
+use crate::economy::Economy;
 use crate::losses::cross_entropy;
 use crate::objective::{Loss, Objective, Pass, pad};
 use crate::random::Random;
@@ -81,7 +82,7 @@ impl Pretrain<'_> {
             dev: self.dev,
             max_tokens: Some(most),
             quantization: quantization.as_ref(),
-            attention: network.attention(),
+            economy: &Economy::default(),
             place: &self.place,
             seeds: self.seeds.len(),
             title: if causal { "Causal language modelling" } else { "Masked language modelling" }.to_string(),
@@ -97,7 +98,7 @@ impl Pretrain<'_> {
             }
             Ok((parameters, fresh))
         };
-        let rounded = subject(self.quantization.as_ref(), network.attention());
+        let rounded = subject(self.quantization.as_ref(), session.economy);
         let subject = format!("pre-train on {} texts, {:?}{rounded}", self.corpus.len(), self.pairs);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)

@@ -1,13 +1,14 @@
 //! One training from beginning to end: in a work directory beside the result, scored again from what was saved.
 
 use crate::checkpoint::Work;
+use crate::economy::Economy;
 use crate::log::{self, Line};
 use crate::objective::Objective;
 use crate::prepare::Store;
 use crate::trainer::{Event, Judge, TrainOptions, Watch, train};
 use crate::{BurnExecutor, FakeQuantization, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
 use sparing_engine::{Engine, Options as EngineOptions};
-use sparing_model::{AttentionPlan, Error, Model, Plan, Tokenizer, Weights};
+use sparing_model::{CALIBRATION_FILE, Error, Model, Plan, Tokenizer, Weights};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ pub(crate) struct Session<'a> {
     pub(crate) dev: Option<&'a Dataset>,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) quantization: Option<&'a FakeQuantization>,
-    pub(crate) attention: &'a AttentionPlan,
+    pub(crate) economy: &'a Economy,
     pub(crate) place: &'a Place,
     pub(crate) seeds: usize,
     pub(crate) title: String,
@@ -147,6 +148,9 @@ impl Session<'_> {
         let target = self.place.model(options.seed, self.seeds);
         let mut extra = vec![("train.jsonl", text.as_slice()), ("loss.svg", picture.as_bytes())];
         extra.extend(plan.as_ref().map(|plan| (PLAN, plan.as_slice())));
+        let calibration = self.economy.calibrate(&self.prepared.architecture, parameters)?;
+        let calibration = calibration.map(|calibration| calibration.to_bytes()).transpose()?;
+        extra.extend(calibration.as_ref().map(|bytes| (CALIBRATION_FILE, bytes.as_slice())));
         let store = |tensors| self.quantization.map_or(Ok(vec![]), |q| q.store(tensors));
         let store = self.quantization.is_some().then_some(&store as &Store<'_>);
         self.prepared.write(&target, parameters, &extra, store)?;
@@ -182,7 +186,7 @@ impl Session<'_> {
     /// `sparing.json` as it is now, if anything is economised: the engine runs what was trained.
     fn plan(&self) -> Result<Option<Vec<u8>>, Error> {
         let mut plan = self.quantization.map_or(Ok(Plan::default()), FakeQuantization::plan)?;
-        plan.attention = (!self.attention.is_exact()).then(|| self.attention.clone());
+        plan.attention = (!self.economy.plan.is_exact()).then(|| self.economy.plan.clone());
         if plan == Plan::default() {
             return Ok(None);
         }
@@ -211,14 +215,9 @@ impl Session<'_> {
 }
 
 /// What a checkpoint says of economies: nothing where there are none.
-pub(crate) fn subject(rounding: Option<&Rounding>, attention: &AttentionPlan) -> String {
+pub(crate) fn subject(rounding: Option<&Rounding>, economy: &Economy) -> String {
     let rounded = rounding.map(|r| format!(", {r:?}")).unwrap_or_default();
-    if attention.is_exact() { rounded } else { format!("{rounded}, attention {attention}") }
-}
-
-/// The economies of attention to train with: the user's, else those of the model's plan.
-pub(crate) fn economies(asked: Option<&AttentionPlan>, model: &Model) -> AttentionPlan {
-    asked.or(model.plan.attention.as_ref()).cloned().unwrap_or_default()
+    format!("{rounded}{economy}")
 }
 
 /// Names a few tensors that begin fresh.
@@ -240,7 +239,8 @@ impl Judge for DevJudge<'_> {
     fn evaluate(&mut self, parameters: &Parameters, watch: &mut Watch<'_>) -> Result<Option<Vec<Value>>, Error> {
         let architecture = &self.session.prepared.architecture;
         let executor = BurnExecutor::new(architecture, parameters).with_bf16(self.bf16);
-        let mut executor = executor.with_attention(self.session.attention)?;
+        let economy = self.session.economy;
+        let mut executor = executor.with_attention(&economy.plan, economy.calibrate(architecture, parameters)?)?;
         if let Some(quantization) = self.session.quantization {
             executor = executor.with_hook(Box::new(quantization.frozen()));
         }

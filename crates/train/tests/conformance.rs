@@ -4,7 +4,7 @@
 mod fixtures;
 
 use burn::tensor::Device;
-use fixtures::{distance, fixture, fixtures};
+use fixtures::{calibrated, distance, fixture, fixtures};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Batch, Executor, Family, HeadRows, OwnedTensor, Precision, Sequence, Wanted, Weights};
 use sparing_train::{BurnExecutor, Capture, Mode, Network, PaddedBatch, Parameters};
@@ -138,7 +138,8 @@ fn objective(network: &Network, parameters: &Parameters, batch: &PaddedBatch) ->
 /// Gradients by autodiff against those by differences, along a direction of each tensor at a time.
 fn gradients_agree(name: &str, plan: &str) {
     let (model, golden) = fixture(name);
-    let network = Network::new(&model.architecture).with_attention(&plan.parse().unwrap()).unwrap();
+    let calibration = plan.starts_with("graded").then(|| calibrated(&model, &golden));
+    let network = Network::new(&model.architecture).with_attention(&plan.parse().unwrap(), calibration).unwrap();
     let device = Device::flex().autodiff();
     let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
     let batch = padded(&golden.sequences, &device);
@@ -187,8 +188,8 @@ fn gradients_of_bert() {
 
 /// Choices have no gradient, and small steps do not change them.
 #[test]
-fn gradients_with_economies_of_tokens() {
-    for plan in ["exact,drop=0.9", "exact,skip=1.1", "exact,drop=0.8,skip=1.1"] {
+fn gradients_with_economies() {
+    for plan in ["exact,drop=0.9", "exact,skip=1.1", "exact,drop=0.8,skip=1.1", "graded:0.97,strict"] {
         gradients_agree("bert-classify", plan);
     }
 }

@@ -4,10 +4,11 @@
 mod fixtures;
 
 use burn::tensor::Device;
-use fixtures::{Golden, distance, fixtures};
+use fixtures::{Golden, calibrated, distance, fixture, fixtures};
 use sparing_engine::{Engine, Options};
-use sparing_model::{AttentionPlan, Batch, Executor, Model, Precision, Wanted};
+use sparing_model::{AttentionPlan, Batch, Calibration, Executor, Model, Precision, Wanted};
 use sparing_train::{BurnExecutor, Capture, Mode, Network, PaddedBatch, Parameters};
+use std::sync::Arc;
 
 /// Every fixture that can do what the plan says, with its layers twice, so that more of them choose.
 fn able(plan: &AttentionPlan) -> Vec<(String, Model, Golden)> {
@@ -30,7 +31,7 @@ fn tokens_leave_and_skip_as_in_the_engine() {
                 Options { precision: Some(Precision::F32), attention: Some(plan.clone()), ..Options::default() };
             let engine = Engine::compile(&model, &options).unwrap();
             let parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
-            let burn = BurnExecutor::new(&model.architecture, &parameters).with_attention(&plan).unwrap();
+            let burn = BurnExecutor::new(&model.architecture, &parameters).with_attention(&plan, None).unwrap();
             let batch = Batch { sequences: golden.sequences.clone(), wanted: Wanted::Head };
             let (got, want) = (burn.run(&batch).unwrap(), engine.run(&batch).unwrap());
             let far = distance(&got.sequences, &want.sequences);
@@ -48,6 +49,86 @@ fn tokens_leave_and_skip_as_in_the_engine() {
     }
 }
 
+/// Both executors on a model with a plan.
+fn both(model: &Model, plan: &AttentionPlan, calibration: Arc<Calibration>) -> (BurnExecutor, Engine) {
+    let (attention, precision) = (Some(plan.clone()), Some(Precision::F32));
+    let options = Options { precision, attention, calibration: Some(calibration.clone()), ..Options::default() };
+    let engine = Engine::compile(model, &options).unwrap();
+    let parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
+    let burn = BurnExecutor::new(&model.architecture, &parameters);
+    (burn.with_attention(plan, Some(calibration)).unwrap(), engine)
+}
+
+#[test]
+fn values_are_sampled_as_in_the_engine() {
+    // A token alone gets all attention: with alpha 1 its budget would be 1 or 2, as rounding has it.
+    let plans = [
+        "mca:0.97,strict",
+        "mca:0.8,seed=5",
+        "mca:0.97,strict,pooling=mean,seed=3,layer0=exact",
+        "mca:0.97,strict,pooling=median,padded=16",
+        "calibrated:0.97,strict,seed=2",
+        "systematic:0.97,strict",
+        "graded:0.97,strict",
+        "graded:0.9",
+        "mean:0.97",
+        "mca:0.97,strict,drop=0.8,skip=1",
+        "graded:0.97,strict,skip=1",
+    ];
+    let mut failed = Vec::new();
+    for text in plans {
+        let plan: AttentionPlan = text.parse().unwrap();
+        let (mut tried, mut economised) = (0, 0);
+        for (name, model, golden) in able(&plan) {
+            let (burn, engine) = both(&model, &plan, calibrated(&model, &golden));
+            let rows = golden.sequences.iter().map(|s| vec![s.ids.len() - 1, 0]).collect();
+            for wanted in [Wanted::Head, Wanted::Hidden, Wanted::Rows(rows)] {
+                let batch = Batch { sequences: golden.sequences.clone(), wanted };
+                if batch.check(&model.architecture).is_err() || plan.check_wanted(&batch.wanted).is_err() {
+                    continue;
+                }
+                let (got, want) = (burn.run(&batch).unwrap(), engine.run(&batch).unwrap());
+                let far = distance(&got.sequences, &want.sequences);
+                if far > 2e-4 {
+                    failed.push(format!("{name} {text} {:?}: {far:e}", batch.wanted));
+                }
+            }
+            tried += 1;
+            let spent = engine.spending();
+            economised += usize::from(spent.values < spent.values_exact);
+        }
+        assert!(tried > 5 && economised > 5, "{text}: {economised} of {tried} fixtures saved anything");
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn values_that_are_precise_enough_are_exact() {
+    for sampler in ["mca", "calibrated", "systematic", "graded", "mean"] {
+        let plan: AttentionPlan = format!("{sampler}:1e-20,strict").parse().unwrap();
+        for (name, model, golden) in able(&plan) {
+            let batch = Batch { sequences: golden.sequences.clone(), wanted: Wanted::Head };
+            let (burn, _) = both(&model, &plan, calibrated(&model, &golden));
+            let exact = both(&model, &AttentionPlan::default(), calibrated(&model, &golden)).0;
+            let far = distance(&burn.run(&batch).unwrap().sequences, &exact.run(&batch).unwrap().sequences);
+            assert!(far <= 1e-4, "{name} {sampler}: {far:e}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_trained_with_is_said() {
+    let (model, golden) = fixture("bert-classify");
+    let parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
+    for (text, part) in [("int8:0.5", "has no gradient"), ("graded:0.5", "sparing calibrate")] {
+        let burn = BurnExecutor::new(&model.architecture, &parameters);
+        let burn = burn.with_attention(&text.parse().unwrap(), None).unwrap();
+        let batch = Batch { sequences: golden.sequences.clone(), wanted: Wanted::Head };
+        let message = burn.run(&batch).unwrap_err().to_string();
+        assert!(message.contains(part) && !message.contains('\n'), "{text}: {message}");
+    }
+}
+
 #[test]
 fn cuts_that_nobody_is_below_change_nothing() {
     let plan: AttentionPlan = "exact,drop=1e-30,skip=1e-30".parse().unwrap();
@@ -56,7 +137,7 @@ fn cuts_that_nobody_is_below_change_nothing() {
         let exact = BurnExecutor::new(&model.architecture, &parameters);
         let batch = Batch { sequences: golden.sequences, wanted: Wanted::Head };
         let want = exact.run(&batch).unwrap();
-        let got = exact.with_attention(&plan).unwrap().run(&batch).unwrap();
+        let got = exact.with_attention(&plan, None).unwrap().run(&batch).unwrap();
         assert!(distance(&got.sequences, &want.sequences) <= 1e-5, "{name}");
     }
 }
@@ -69,7 +150,7 @@ fn who_left_is_seen_by_nobody() {
     let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
     let longest = golden.sequences.iter().map(|s| s.ids.len()).max().unwrap();
     let batch = PaddedBatch::new(&golden.sequences, longest + 3, &device);
-    let network = Network::new(&model.architecture).with_attention(&plan).unwrap();
+    let network = Network::new(&model.architecture).with_attention(&plan, None).unwrap();
     let capture = Capture { hidden: true, attention: true };
     let forward = network.forward(&parameters, &batch, Mode { capture, ..Mode::default() }).unwrap();
     let layers = model.architecture.layers.len();

@@ -69,9 +69,14 @@ fn economies_of_attention_are_trained_with_and_carried_along() {
     let data = sentiment(folder.path(), 48);
     let mut model = bare("bert-classify-text");
     model.plan.attention = Some("exact,drop=0.9".parse().unwrap());
-    for (asked, want) in
-        [(None, Some("exact,drop=0.9")), (Some("exact,skip=1"), Some("exact,skip=1")), (Some("exact"), None)]
-    {
+    let plans = [
+        (None, Some("exact,drop=0.9")),
+        (Some("exact,skip=1"), Some("exact,skip=1")),
+        (Some("mca:0.4,seed=3"), Some("mca:0.4,seed=3")),
+        (Some("graded:0.8,strict"), Some("graded:0.8,strict")),
+        (Some("exact"), None),
+    ];
+    for (asked, want) in plans {
         let job = Finetune {
             model: &model,
             train: &data,
@@ -85,6 +90,7 @@ fn economies_of_attention_are_trained_with_and_carried_along() {
             place: Place { overwrite: true, ..place(folder.path()) },
         };
         let run = job.run(&mut |_, _| true).unwrap().runs.remove(0);
+        // What the engine says of the directory is what training said, calibrations of its own included.
         assert_eq!((run.trained[0].value, run.saved[0].value), (1.0, 1.0), "{asked:?}");
         let saved = Model::load(&run.directory).unwrap();
         assert_eq!(saved.plan.attention.map(|plan| plan.to_string()).as_deref(), want);

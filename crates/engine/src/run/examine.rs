@@ -58,7 +58,7 @@ impl Machine {
             row.iter().map(|x| (*x as f64).powi(2)).sum::<f64>().sqrt()
         };
         let beta = (0..tokens).map(&mut length).sum::<f64>() / tokens.max(1) as f64;
-        let bound = economy.alpha as f64 * beta * economy.mean_frobenius;
+        let bound = economy.rule.alpha as f64 * beta * economy.mean_frobenius;
         Sums { layer: values.attend.layer, bound, ..Sums::default() }
     }
 }
@@ -66,12 +66,12 @@ impl Machine {
 /// Per sequence and token, the share of the exact cost, mean over heads.
 fn spent(economy: &Economy, arena: &mut Arena) -> Vec<Vec<f32>> {
     let mut all = vec![0f32; arena.layout.count(RowSet::All)];
-    let exact = economy.cost(economy.inputs as u32, true) as f32 * economy.heads as f32;
-    for head in arena.values.heads.iter_mut().take(economy.heads) {
+    let exact = economy.rule.cost(economy.rule.inputs as u32, true) as f32 * economy.rule.heads as f32;
+    for head in arena.values.heads.iter_mut().take(economy.rule.heads) {
         let picks = head.get_mut().unwrap_or_else(|e| e.into_inner());
-        let full = economy.cost(0, true) as f32 / exact;
+        let full = economy.rule.cost(0, true) as f32 / exact;
         picks.full.iter().for_each(|pick| all[pick.row as usize] += full);
-        picks.cheap.iter().for_each(|pick| all[pick.row as usize] += economy.cost_of(pick.budget) as f32 / exact);
+        picks.cheap.iter().for_each(|pick| all[pick.row as usize] += economy.rule.cost_of(pick.budget) as f32 / exact);
     }
     arena.layout.sequences.iter().map(|rows| all[rows.clone()].to_vec()).collect()
 }

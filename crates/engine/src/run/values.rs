@@ -23,7 +23,7 @@ impl Machine {
         if tokens == 0 {
             return;
         }
-        self.importance(&step.attend, economy.pooling, arena);
+        self.importance(&step.attend, economy.rule.pooling, arena);
         clock.add(Some(step.attend.layer), Part::Importance, began);
         let began = clock.now();
         let Arena { full, layout, scratch, values: space, .. } = arena;
@@ -37,10 +37,10 @@ impl Machine {
         taking(full, view, |full, out| {
             let x = rows(full, step.input, tokens);
             let out = out.rows_mut(tokens, view.stride).columns(view.start..view.end);
-            let heads: Vec<MutexGuard<HeadPicks>> = space.heads[..economy.heads].iter().map(lock).collect();
+            let heads: Vec<MutexGuard<HeadPicks>> = space.heads[..economy.rule.heads].iter().map(lock).collect();
             let parts = heads.iter().enumerate().flat_map(|(h, picks)| economy.parts(h, picks, draws.as_deref()));
             let parts: Vec<Work> = parts.filter(|part| !part.picks.is_empty()).collect();
-            encode(&self.team, x, economy.width, &parts, out, scratch);
+            encode(&self.team, x, economy.rule.width, &parts, out, scratch);
         });
         clock.add(Some(step.attend.layer), Part::Qkv, began);
     }
@@ -102,34 +102,34 @@ impl Machine {
         space: &mut Space,
     ) -> bool {
         let Space { importance, heads, dense, queries, spent, .. } = space;
-        let pooled = importance.rows(economy.heads, layout.count(RowSet::All));
+        let pooled = importance.rows(economy.rule.heads, layout.count(RowSet::All));
         queries.clear();
         queries.resize(layout.sequences.len(), 0);
         let spans = layout.spans(step.attend.queries);
         for (span, sequence) in spans.spans.iter().zip(&spans.sequences) {
             queries[*sequence] = span.queries.len();
         }
-        if heads.len() < economy.heads {
-            heads.resize_with(economy.heads, Mutex::default);
+        if heads.len() < economy.rule.heads {
+            heads.resize_with(economy.rule.heads, Mutex::default);
         }
         dense.clear();
         for (rows, queries) in layout.sequences.iter().zip(&*queries) {
             let of = |head: usize| &pooled.row_f32(head)[rows.clone()];
-            dense.push(economy.is_dense(*queries, &mut lock(&heads[0]), of));
-            spent.add_sequence(economy, rows.len());
+            dense.push(economy.rule.is_dense(*queries, &mut lock(&heads[0]), of));
+            spent.add_sequence(&economy.rule, rows.len());
         }
         let (heads, dense, queries) = (&*heads, &*dense, &*queries);
-        self.team.run(economy.heads, &|head, _| {
+        self.team.run(economy.rule.heads, &|head, _| {
             let mut picks = lock(&heads[head]);
             picks.clear();
             let draws = draws.map(|draws| &draws.heads[head].by_budget[..]);
             for (number, rows) in layout.sequences.iter().enumerate() {
                 let of = &pooled.row_f32(head)[rows.clone()];
-                economy.pick(&mut picks, rows.clone(), of, queries[number], dense[number], draws);
+                economy.rule.pick(&mut picks, rows.clone(), of, queries[number], dense[number], draws);
             }
             picks.sort();
         });
-        for head in &heads[..economy.heads] {
+        for head in &heads[..economy.rule.heads] {
             spent.join(&lock(head).spent);
         }
         dense.iter().all(|dense| *dense)

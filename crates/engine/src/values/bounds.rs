@@ -3,8 +3,8 @@
 //! Seeds are fixed, so a test that passes once passes always; the margins say with what confidence a correct sampler would
 //! have passed: each comparison allows for five standard errors (one in 1.7 million).
 
-use super::budget::budget;
-use super::draw::{Draws, Spread};
+use super::draw::{Draws, Spread, orders};
+use super::rule::budget;
 use sparing_kernels::staircase::{Part, Pick, Way, encode};
 use sparing_kernels::{PerWorker, Rows, RowsMut, Scratch, Team};
 
@@ -72,7 +72,7 @@ impl Problem {
         let (team, scratch) = (Team::new(1), PerWorker::new(1, Scratch::default));
         let (offset, mean) = (self.offset(centred), centred.then_some(&self.mean[..]));
         for seed in 0..seeds {
-            let draws = Draws::new(&self.weights, (WIDTH, INPUTS), &spreads, mean, (without, false), (seed, 0));
+            let draws = Draws::new(&self.weights, (WIDTH, INPUTS), orders(&spreads, without, (seed, 0)), mean, false);
             let head = &draws.heads[0];
             let picks: Vec<Pick> = (0..TOKENS as u32)
                 .filter(|row| budgets[*row as usize] < INPUTS as u32)
@@ -257,7 +257,7 @@ fn samples_without_replacement_have_about_as_many_inputs_as_paid_for() {
     let spreads = [Spread::calibrated(&problem.weights, WIDTH, INPUTS, &problem.std)];
     let mut steps = vec![Sample::default(); INPUTS + 1];
     for seed in 0..2000 {
-        let draws = Draws::new(&problem.weights, (WIDTH, INPUTS), &spreads, None, (true, false), (seed, 0));
+        let draws = Draws::new(&problem.weights, (WIDTH, INPUTS), orders(&spreads, true, (seed, 0)), None, false);
         let by_budget = &draws.heads[0].by_budget;
         assert!(by_budget.windows(2).all(|w| w[0].steps <= w[1].steps), "nested");
         steps.iter_mut().zip(by_budget).for_each(|(sample, budget)| sample.add(budget.steps as f64));

@@ -72,17 +72,11 @@ impl Draws {
     pub(crate) fn new(
         weights: &[f32],
         (width, inputs): (usize, usize),
-        spreads: &[Spread],
+        orders: Vec<Order>,
         mean: Option<&[f32]>,
-        (without_replacement, narrow): (bool, bool),
-        (seed, layer): (u64, usize),
+        narrow: bool,
     ) -> Draws {
-        let heads = spreads.iter().enumerate().map(|(head, spread)| {
-            let weights = &weights[head * width * inputs..(head + 1) * width * inputs];
-            // Every head of every layer has a stream of its own.
-            let mut random = Random::stream(seed, (layer as u64) << 32 | head as u64);
-            let order =
-                if without_replacement { systematic(spread, &mut random) } else { independent(spread, &mut random) };
+        let heads = orders.into_iter().zip(weights.chunks_exact(width * inputs)).map(|(order, weights)| {
             let Order { index, scale, floor, by_budget } = order;
             HeadDraws { drawn: Drawn::pack(weights, width, inputs, &index, &scale, &floor, mean, narrow), by_budget }
         });
@@ -94,12 +88,34 @@ impl Draws {
     }
 }
 
+/// The order of every head's draws.
+pub(crate) fn orders(spreads: &[Spread], without_replacement: bool, (seed, layer): (u64, usize)) -> Vec<Order> {
+    let heads = spreads.iter().enumerate().map(|(head, spread)| {
+        // Every head of every layer has a stream of its own.
+        let mut random = Random::stream(seed, (layer as u64) << 32 | head as u64);
+        if without_replacement { systematic(spread, &mut random) } else { independent(spread, &mut random) }
+    });
+    heads.collect()
+}
+
 /// A sequence of draws in the terms of [`Drawn`].
-struct Order {
+pub(crate) struct Order {
     index: Vec<u32>,
     scale: Vec<f32>,
     floor: Vec<f32>,
     by_budget: Vec<Budget>,
+}
+
+impl Order {
+    /// What a budget multiplies every input by, one number per input: 0 where it is not drawn.
+    pub(super) fn multipliers(&self, budget: u32, out: &mut [f32]) {
+        let Budget { steps, factor } = self.by_budget[budget as usize];
+        out.fill(0.0);
+        let draws = self.index.iter().zip(&self.scale).zip(&self.floor);
+        for ((index, scale), floor) in draws.take(steps as usize) {
+            out[*index as usize] += scale * floor.max(factor);
+        }
+    }
 }
 
 /// Equation 5: `H[j] = 1/r Σ X[j, s_k] W[s_k] / p(s_k)`, the s_k independent and with replacement. As many draws as inputs.

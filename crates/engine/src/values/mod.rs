@@ -10,20 +10,24 @@ mod calibrate;
 mod draw;
 mod eigen;
 mod examine;
+mod recipe;
+mod rule;
 mod spending;
 
 pub(crate) use budget::{HeadPicks, Space};
 pub use calibrate::Calibrator;
 pub use examine::LayerExamined;
 pub(crate) use examine::Sums;
+pub use recipe::Recipe;
+pub(crate) use rule::Rule;
 pub use spending::Spending;
 
 use crate::compile::Packed;
 pub(crate) use draw::Draws;
-use draw::Spread;
+use draw::{Spread, orders};
 use sparing_kernels::staircase::Graded;
 use sparing_kernels::{Format, PackedMatrix};
-use sparing_model::{Calibration, Error, Layer, LayerCalibration, Length, Linear, Mca, Pooling, Sampler, Weights};
+use sparing_model::{Attention, Calibration, Error, Layer, LayerCalibration, Linear, Mca, Sampler, Weights};
 use std::sync::{Arc, Mutex};
 
 /// Draws of so many seeds are kept.
@@ -31,22 +35,10 @@ const KEPT_SEEDS: usize = 2;
 
 /// How one layer's values are economised.
 pub(crate) struct Economy {
-    pub(crate) layer: usize,
-    pub(crate) heads: usize,
-    /// Width of one head.
-    pub(crate) width: usize,
-    /// Width of the rows that values are computed from: d.
-    pub(crate) inputs: usize,
-    pub(crate) alpha: f32,
-    pub(crate) sampler: Sampler,
-    pub(crate) pooling: Pooling,
-    pub(crate) length: Length,
-    pub(crate) strict: bool,
+    pub(crate) rule: Rule,
     /// Cheap products are in bf16, where the machine has them: also with int8, whose one scale per output cannot hold rows
     /// that are scaled by the inverse of their probability.
     pub(crate) narrow: bool,
-    /// Seconds of a cheap operation beside an exact one.
-    pub(crate) slower: f64,
     /// The value matrix in [`crate::compile::Constants`].
     pub(crate) matrix: usize,
     /// The same, head by head.
@@ -113,11 +105,10 @@ impl Economy {
             }))
         };
         let ways = match mca.sampler {
-            Sampler::Paper => drawing((0..heads).map(|h| Spread::norms(head(h), width, inputs)).collect(), None),
+            Sampler::Paper => drawing(spreads(&values, attention, None), None),
             Sampler::Calibrated | Sampler::Systematic => {
                 let known = needed()?;
-                let spread = |h| Spread::calibrated(head(h), width, inputs, &known.std);
-                drawing((0..heads).map(spread).collect(), Some(&known.mean))
+                drawing(spreads(&values, attention, Some(known)), Some(&known.mean))
             }
             Sampler::Graded => {
                 let known = needed()?;
@@ -130,17 +121,8 @@ impl Economy {
             Sampler::Int8 => Ways::Int8(parts(&PackedMatrix::pack(&values, heads * width, inputs, Format::Int8))),
         };
         Ok(Economy {
-            layer: number,
-            heads,
-            width,
-            inputs,
-            alpha,
-            sampler: mca.sampler,
-            pooling: mca.pooling,
-            length: mca.length,
-            strict: mca.strict,
+            rule: Rule::new((number, attention), (mca, alpha), slower(packed.matrix.format())),
             narrow,
-            slower: slower(packed.matrix.format()),
             matrix,
             full: parts(&packed.matrix),
             bias,
@@ -169,19 +151,12 @@ impl Economy {
         if let Some((_, draws)) = kept.iter().find(|(known, _)| *known == seed) {
             return Some(draws.clone());
         }
-        let without = self.sampler == Sampler::Systematic;
+        let rule = &self.rule;
         // The matrix was read when the economy was prepared, so it can be read now.
         let values = drawing.weights.matrix(&drawing.value).unwrap_or_default();
         let mean = drawing.mean.as_deref();
-        let draws = Draws::new(
-            &values,
-            (self.width, self.inputs),
-            &drawing.spreads,
-            mean,
-            (without, self.narrow),
-            (seed, self.layer),
-        );
-        let draws = Arc::new(draws);
+        let orders = orders(&drawing.spreads, rule.sampler == Sampler::Systematic, (seed, rule.layer));
+        let draws = Arc::new(Draws::new(&values, (rule.width, rule.inputs), orders, mean, self.narrow));
         if kept.len() == KEPT_SEEDS {
             kept.remove(0);
         }
@@ -191,7 +166,7 @@ impl Economy {
 
     /// What is added to values that are not exact.
     pub(crate) fn offset(&self) -> &[f32] {
-        if matches!(self.sampler, Sampler::Paper | Sampler::Int8) { &self.bias } else { &self.settled }
+        if matches!(self.rule.sampler, Sampler::Paper | Sampler::Int8) { &self.bias } else { &self.settled }
     }
 }
 
@@ -201,6 +176,18 @@ impl Drawing {
         kept.iter().map(|(_, draws)| draws.bytes()).sum::<usize>()
             + self.spreads.iter().map(Spread::bytes).sum::<usize>()
     }
+}
+
+/// By what the inputs of every head are drawn: norms of the weights `[heads * width, inputs]`, and spread where it is known.
+fn spreads(values: &[f32], attention: &Attention, known: Option<&LayerCalibration>) -> Vec<Spread> {
+    let (width, inputs) = (attention.head_width, attention.value.inputs);
+    let heads = values.chunks_exact(width * inputs);
+    heads
+        .map(|head| match known {
+            Some(known) => Spread::calibrated(head, width, inputs, &known.std),
+            None => Spread::norms(head, width, inputs),
+        })
+        .collect()
 }
 
 /// How much longer a cheap operation takes than one of the dense product in this format (`--example staircase` of the

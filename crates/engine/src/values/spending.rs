@@ -1,6 +1,6 @@
 //! What was really spent on values: budgets depend on the input, so this is counted while it runs.
 
-use super::Economy;
+use super::Rule;
 use sparing_model::Length;
 
 /// Operations spent on economised layers since the last reset, beside the exact ones.
@@ -28,8 +28,8 @@ pub struct Spending {
 
 impl Spending {
     /// One token of one head.
-    pub(crate) fn add(&mut self, economy: &Economy, r: u32, exact: bool, cost: u64) {
-        let (inputs, width) = (economy.inputs as u64, economy.width as u64);
+    pub(crate) fn add(&mut self, rule: &Rule, r: u32, exact: bool, cost: u64) {
+        let (inputs, width) = (rule.inputs as u64, rule.width as u64);
         self.values += cost;
         self.values_exact += 2 * inputs * width;
         self.authors += 2 * r as u64 * width;
@@ -38,13 +38,13 @@ impl Spending {
     }
 
     /// One sequence of a layer.
-    pub(crate) fn add_sequence(&mut self, economy: &Economy, tokens: usize) {
-        let tokens = match economy.length {
+    pub(crate) fn add_sequence(&mut self, rule: &Rule, tokens: usize) {
+        let tokens = match rule.length {
             Length::Actual => tokens,
             // What is longer the authors would have cut.
             Length::Padded(length) => length.max(tokens),
         };
-        self.authors_exact += 2 * (tokens * economy.inputs * economy.width * economy.heads) as u64;
+        self.authors_exact += 2 * (tokens * rule.inputs * rule.width * rule.heads) as u64;
     }
 
     /// Adds another's.

@@ -36,10 +36,8 @@ impl Pass<'_> {
             let queries = chosen.map(|chosen| ops::gather(query_key.clone(), chosen.rows.clone()));
             return self.packed_attention(attention, query_key, queries, value, shared, spans);
         }
-        let query = self.product(&attention.query, query_key.clone())?;
+        let query = self.heads(attention, self.product(&attention.query, query_key.clone())?);
         let key = self.heads(attention, self.product(&attention.key, query_key)?);
-        let value = self.heads(attention, self.product(&attention.value, value)?);
-        let query = self.heads(attention, query);
 
         let mut bias = self.mask(attention);
         let scores = match &attention.position {
@@ -59,6 +57,10 @@ impl Pass<'_> {
             None => scores,
         };
         let mut probabilities = softmax(scores, 3);
+        let value = match self.recipe((layer, attention))? {
+            None => self.heads(attention, self.product(&attention.value, value)?),
+            Some(recipe) => self.economised_values((layer, attention), &recipe, value, &probabilities)?,
+        };
         self.choose(self.cuts(layer), &probabilities, &value);
         let mut context = self.mix(probabilities.clone(), value);
         if let Some(window) = &attention.window {

@@ -4,6 +4,7 @@ use super::mask::Masks;
 use super::packed::Packed;
 use super::relative::Positions;
 use super::tokens::Presence;
+use super::values::Asked;
 use super::{Capture, Encoded, Forward, LinearHook, Mode, Network};
 use crate::ops;
 use crate::random::Random;
@@ -11,7 +12,7 @@ use crate::{PaddedBatch, Parameters};
 use burn::tensor::module::layer_norm;
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor, activation};
 use sparing_kernels::training::Dropout;
-use sparing_model::{Activation, Architecture, AttentionPlan, Error, Linear, Norm, NormKind};
+use sparing_model::{Activation, Architecture, AttentionPlan, Calibration, Error, Linear, Norm, NormKind};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ pub(super) struct Pass<'a> {
     pub(super) architecture: &'a Architecture,
     /// What attention economises.
     pub(super) plan: &'a AttentionPlan,
+    pub(super) calibration: Option<&'a Calibration>,
+    /// Whose attention counts in the last layer.
+    pub(super) asked: Asked,
     pub(super) parameters: &'a Parameters,
     pub(super) batch: &'a PaddedBatch,
     pub(super) mode: Mode,
@@ -45,7 +49,8 @@ impl<'a> Pass<'a> {
         mode: Mode,
         hook: Option<&'a dyn LinearHook>,
     ) -> Self {
-        let Network { architecture, attention: plan, reference } = network;
+        let Network { architecture, attention: plan, calibration, reference } = network;
+        let (calibration, asked) = (calibration.as_deref(), Asked::All);
         let device = parameters.device().clone().without_autodiff();
         let host = !*reference && !mode.bf16 && ops::on_host(&device);
         let whole = mode.capture == Capture::default() && plan.is_exact() && Packed::fits(architecture);
@@ -55,6 +60,8 @@ impl<'a> Pass<'a> {
         Pass {
             architecture,
             plan,
+            calibration,
+            asked,
             parameters,
             batch,
             mode,
@@ -71,6 +78,7 @@ impl<'a> Pass<'a> {
 
     /// Token ids to the head's result.
     pub(super) fn forward(&mut self) -> Result<Forward, Error> {
+        self.asked = Asked::Head;
         if let Some(packed) = self.packed.clone() {
             self.check()?;
             let output = self.forward_packed(&packed)?;

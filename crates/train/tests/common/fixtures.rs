@@ -2,8 +2,10 @@
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use serde_json::Value;
-use sparing_model::{Model, Sequence};
+use sparing_engine::Calibrator;
+use sparing_model::{Calibration, Model, Sequence};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub struct Golden {
     pub sequences: Vec<Sequence>,
@@ -65,4 +67,11 @@ pub fn distance(got: &[Vec<f32>], want: &[Vec<f32>]) -> f32 {
         }
     }
     worst
+}
+
+/// What samplers need to know, from the fixture's own sequences.
+pub fn calibrated(model: &Model, golden: &Golden) -> Arc<Calibration> {
+    let mut calibrator = Calibrator::new(model, 1).unwrap();
+    calibrator.add(&golden.sequences).unwrap();
+    Arc::new(calibrator.finish().unwrap())
 }

@@ -200,7 +200,7 @@ impl HowArgs {
 /// Training with economies of attention.
 #[derive(Debug, Args)]
 pub struct EconomyArgs {
-    /// Train with attention economised as the engine will: exact,drop=0.5 or exact,skip=0.6 (see `sparing run --help`). The
+    /// Train with attention economised as the engine will: exact,drop=0.5, exact,skip=0.6 or graded:0.4 (see `sparing run --help`). The
     /// result carries it in its plan [default: what the model's plan says, else exact]
     #[arg(long, value_name = "HOW", value_parser = crate::attention::plan)]
     pub attention: Option<AttentionPlan>,
