@@ -1,6 +1,6 @@
 //! The command line, and the options that several commands share.
 
-use crate::commands::{bench, calibrate, completions, eval, inspect, quantize, run, train};
+use crate::commands::{bench, calibrate, completions, eval, inspect, quantize, run, study, train};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
@@ -60,6 +60,7 @@ pub enum Command {
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
     Quantize(quantize::QuantizeArgs),
+    Study(study::StudyArgs),
     Train(Box<train::TrainArgs>),
     Completions(completions::CompletionsArgs),
 }

@@ -16,6 +16,7 @@ mod load;
 mod machine;
 mod parameters;
 mod peak;
+mod plot;
 mod progress;
 mod shapes;
 mod stats;
@@ -53,6 +54,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Inspect(args)) => commands::inspect::inspect(args),
         Some(Command::Bench(args)) => commands::bench::bench(&args),
         Some(Command::Calibrate(args)) => commands::calibrate::calibrate(&args),
+        Some(Command::Study(args)) => commands::study::study(&args),
         Some(Command::Quantize(args)) => commands::quantize::quantize(&args),
         Some(Command::Train(args)) => commands::train::train(&args),
         Some(Command::Completions(args)) => commands::completions::completions(&args),

@@ -28,7 +28,7 @@ pub struct Bar {
 
 /// Fill and text colour of each part: distinguishable with colour-blind eyes and in grey
 /// (after <https://jfly.uni-koeln.de/color/>).
-const COLOURS: [(&str, &str); 8] = [
+pub const COLOURS: [(&str, &str); 8] = [
     ("#56b4e9", "#10303f"),
     ("#0072b2", "#ffffff"),
     ("#e69f00", "#3a2800"),
@@ -46,7 +46,7 @@ const BAR: f64 = 34.0;
 const GAP: f64 = 14.0;
 const TOP: f64 = 84.0;
 /// Width of one letter of the 12 px font, near enough to decide what fits.
-const LETTER: f64 = 7.0;
+pub const LETTER: f64 = 7.0;
 
 impl Bars {
     /// The whole picture.
@@ -54,24 +54,13 @@ impl Bars {
         let legend_rows = self.legend().last().map_or(0.0, |(_, row, _)| row + 1.0);
         let bottom = TOP + self.bars.len() as f64 * (BAR + GAP);
         let height = bottom + 34.0 + legend_rows * 22.0;
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-             font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"12\" role=\"img\">\n"
-        );
+        let mut svg = header(WIDTH, height, &self.title, &self.subtitle);
         // Writing to a string cannot fail.
-        let _ = self.write(&mut svg, bottom, height);
+        let _ = self.write(&mut svg, bottom);
         svg + "</svg>\n"
     }
 
-    fn write(&self, svg: &mut String, bottom: f64, height: f64) -> std::fmt::Result {
-        writeln!(svg, "<title>{}</title>", escape(&self.title))?;
-        writeln!(svg, "<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>")?;
-        writeln!(
-            svg,
-            "<text x=\"20\" y=\"32\" font-size=\"18\" font-weight=\"600\" fill=\"#1f2328\">{}</text>",
-            escape(&self.title)
-        )?;
-        writeln!(svg, "<text x=\"20\" y=\"54\" fill=\"#59636e\">{}</text>", escape(&self.subtitle))?;
+    fn write(&self, svg: &mut String, bottom: f64) -> std::fmt::Result {
         self.write_axis(svg, bottom)?;
         for (i, bar) in self.bars.iter().enumerate() {
             self.write_bar(svg, bar, TOP + i as f64 * (BAR + GAP))?;
@@ -167,6 +156,19 @@ impl Bars {
         }
         places
     }
+}
+
+/// The beginning of a picture: its ground, title and subtitle.
+pub fn header(width: f64, height: f64, title: &str, subtitle: &str) -> String {
+    let (title, subtitle) = (escape(title), escape(subtitle));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"12\" role=\"img\">\n\
+         <title>{title}</title>\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
+         <text x=\"20\" y=\"32\" font-size=\"18\" font-weight=\"600\" fill=\"#1f2328\">{title}</text>\n\
+         <text x=\"20\" y=\"54\" fill=\"#59636e\">{subtitle}</text>\n"
+    )
 }
 
 /// Text as XML has it.

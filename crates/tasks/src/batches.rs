@@ -88,7 +88,7 @@ pub(crate) fn run(
     Ok(Spent { seconds: now.seconds, tokens: now.tokens, complete })
 }
 
-fn batch(units: &[Unit], group: &[usize]) -> Batch {
+pub(crate) fn batch(units: &[Unit], group: &[usize]) -> Batch {
     let rows: Option<Vec<Vec<usize>>> = group.iter().map(|&i| units[i].rows.clone()).collect();
     Batch {
         sequences: group.iter().map(|&i| units[i].sequence.clone()).collect(),
@@ -97,7 +97,7 @@ fn batch(units: &[Unit], group: &[usize]) -> Batch {
 }
 
 /// An executor's outputs are checked once here, so that those who read them can index.
-fn checked(outputs: Outputs, batch: &Batch) -> Result<Outputs, Error> {
+pub(crate) fn checked(outputs: Outputs, batch: &Batch) -> Result<Outputs, Error> {
     let whole = outputs.width > 0
         && outputs.sequences.len() == batch.sequences.len()
         && outputs.sequences.iter().enumerate().all(|(i, s)| {

@@ -44,7 +44,7 @@ impl Default for Options {
 }
 
 impl Options {
-    fn limit(&self, architecture: &Architecture) -> Option<usize> {
+    pub(crate) fn limit(&self, architecture: &Architecture) -> Option<usize> {
         match (self.max_tokens, architecture.max_tokens) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -118,7 +118,7 @@ pub fn visit(
 }
 
 /// Whether a model with this head can do the task.
-fn suits(task: Task, kind: HeadKind) -> Result<(), Error> {
+pub(crate) fn suits(task: Task, kind: HeadKind) -> Result<(), Error> {
     let fits = match task {
         Task::Squad | Task::SquadV2 => kind == HeadKind::Answer,
         Task::Language => matches!(kind, HeadKind::CausalLm | HeadKind::MaskedLm),
@@ -223,14 +223,14 @@ pub(crate) fn may_be_unanswerable(dataset: &Dataset) -> bool {
 }
 
 /// The label that F1 is about: the task's second, wherever the model has it.
-fn positive(task: Task, labels: &[String]) -> usize {
+pub(crate) fn positive(task: Task, labels: &[String]) -> usize {
     let name = task.labels().get(1);
     let same = |label: &String| name.is_some_and(|n| n.eq_ignore_ascii_case(label));
     labels.iter().position(same).unwrap_or(1)
 }
 
 /// What to measure, the headline first.
-fn metrics(dataset: &Dataset, kind: HeadKind, labels: &[String]) -> Vec<Metric> {
+pub(crate) fn metrics(dataset: &Dataset, kind: HeadKind, labels: &[String]) -> Vec<Metric> {
     let fixed = dataset.task.metrics();
     if !fixed.is_empty() {
         return fixed.to_vec();

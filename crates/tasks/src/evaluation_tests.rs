@@ -90,6 +90,21 @@ fn majority_on_sst2_is_as_published() {
 }
 
 #[test]
+fn prepared_once_scores_like_evaluate_every_time() {
+    let data = Dataset::builtin("sst2", &Select { limit: Some(200), ..Select::default() }).unwrap();
+    let architecture = architecture(HeadKind::Classify, &["negative", "positive"]);
+    let prepared = Prepared::new(&Words, &architecture, &data, &Options::default()).unwrap();
+    assert_eq!(prepared.lengths().count(), 200);
+    for modulus in [2, 3, 5] {
+        let fake = Fake(2, move |s: &Sequence, _: &[usize]| vec![(s.ids[1] % modulus) as f32, 0.5]);
+        let report = run(&fake, HeadKind::Classify, &["negative", "positive"], &data).unwrap();
+        let outputs: Vec<Outputs> = prepared.batches().iter().map(|batch| fake.run(batch).unwrap()).collect();
+        assert_eq!(prepared.score(outputs.clone()).unwrap(), [report.headline().value]);
+        assert!(prepared.score(outputs[1..].to_vec()).is_err());
+    }
+}
+
+#[test]
 fn cancelled_keeps_what_was_done() {
     let data = Dataset::builtin("sst2", &Select::default()).unwrap();
     let fake = Fake(2, |s: &Sequence, _: &[usize]| vec![s.ids.len() as f32, 0.0]);

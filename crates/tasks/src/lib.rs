@@ -1,8 +1,8 @@
 //! Datasets, metrics and evaluation.
 //!
 //! A [`Dataset`] is read from official files, the user's own tables or the program itself; [`evaluate`] runs
-//! a model over it and gives a [`Report`] of metrics with bootstrap intervals; [`agreement`] says how alike
-//! two executors answer; [`Report::compare`] whether one is better than another; [`Cascade`] makes one of a cheap and an
+//! a model over it and gives a [`Report`] of metrics with bootstrap intervals; [`Prepared`] is for many runs over
+//! the same inputs; [`agreement`] says how alike two executors answer; [`Report::compare`] whether one is better than another; [`Cascade`] makes one of a cheap and an
 //! exact executor that decides as the exact one does, with a [`Certificate`].
 
 #![deny(missing_docs)]
@@ -22,9 +22,11 @@ mod evaluation_tests;
 mod glue;
 mod gold;
 mod language;
+mod mean;
 pub mod metrics;
 mod outcome;
 mod perplexity;
+mod prepared;
 mod random;
 mod report;
 mod scorer;
@@ -45,7 +47,9 @@ pub use dataset::{Answer, Dataset, Example, Label, Select};
 pub use encode::Encode;
 pub use evaluate::{Options, evaluate, visit};
 pub use gold::Gold;
+pub use mean::Mean;
 pub use outcome::{Labels, Metric, Outcome};
+pub use prepared::Prepared;
 pub use report::{Report, Value};
 pub use table::Columns;
 pub use task::{Split, Task};

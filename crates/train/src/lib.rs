@@ -59,5 +59,5 @@ pub use quantise::{FakeQuantization, Rounding};
 pub use schedule::{Curve, Schedule, Warmup};
 pub use session::Place;
 pub use student::StudentShape;
-pub use summary::{Mean, RunSummary, Summary};
+pub use summary::{RunSummary, Summary};
 pub use trainer::{Event, Finish, Judge, TrainOptions, Watch, train};

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::{interrupt, load, progress};
 use clap::Args;
 use sparing_engine::Calibrator;
-use sparing_model::{Batch, CALIBRATION_FILE, Error, Executor, Outputs, Wanted};
+use sparing_model::{Batch, CALIBRATION_FILE, Calibration, Error, Executor, Model, Outputs, Wanted};
 use sparing_tasks::{Dataset, Options, Progress, Select, Split, Task, visit};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -92,22 +92,8 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         None => return Err(Failure::Usage(format!("{name} is not a directory to write to; give --out FILE"))),
     };
     let model = load::open(name, None)?;
-    let encoder = model.tokenizer()?;
-    let watching = Watching(Mutex::new(Calibrator::new(&model, args.threads)?));
     let options = Options { max_tokens: args.max_tokens, context: args.max_tokens, ..Options::default() };
-    let bar = progress::bar(0, "texts");
-    let mut step = |p: &Progress| {
-        bar.set_length(p.total as u64);
-        bar.set_position(p.done as u64);
-        !interrupt::asked()
-    };
-    let complete = visit(&watching, encoder, &model.architecture, &dataset, &options, &mut step);
-    bar.finish_and_clear();
-    interrupt::check()?;
-    if !complete? {
-        return Err(Failure::Interrupted);
-    }
-    let calibration = watching.0.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+    let calibration = collect(&model, &dataset, &options, args.threads)?;
     calibration.write(&out)?;
     let mut lines = Out::new();
     let (tokens, layers) = (calibration.tokens, calibration.layers.len());
@@ -121,6 +107,25 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         ))?;
     }
     lines.flush()
+}
+
+/// Runs a dataset's texts through the exact model and notes what its values are computed from.
+pub fn collect(model: &Model, dataset: &Dataset, options: &Options, threads: usize) -> Result<Calibration, Failure> {
+    let encoder = model.tokenizer()?;
+    let watching = Watching(Mutex::new(Calibrator::new(model, threads)?));
+    let bar = progress::bar(0, "texts");
+    let mut step = |p: &Progress| {
+        bar.set_length(p.total as u64);
+        bar.set_position(p.done as u64);
+        !interrupt::asked()
+    };
+    let complete = visit(&watching, encoder, &model.architecture, dataset, options, &mut step);
+    bar.finish_and_clear();
+    interrupt::check()?;
+    if !complete? {
+        return Err(Failure::Interrupted);
+    }
+    Ok(watching.0.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?)
 }
 
 /// Share of the variance in the first quarter of every head's directions.

@@ -7,4 +7,5 @@ pub mod eval;
 pub mod inspect;
 pub mod quantize;
 pub mod run;
+pub mod study;
 pub mod train;

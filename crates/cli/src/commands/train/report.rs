@@ -4,8 +4,9 @@ use super::common::OutArgs;
 use crate::console::{self, Out};
 use crate::failure::Failure;
 use crate::table::{Align, Table, seconds};
+use sparing_tasks::Mean;
 use sparing_tasks::Value;
-use sparing_train::{Mean, Summary};
+use sparing_train::Summary;
 
 /// Prints the summary. Unfinished: says how to go on, and ends as interrupted.
 pub fn print(summary: &Summary, out_args: &OutArgs) -> Result<(), Failure> {

@@ -1,0 +1,25 @@
+//! `sparing study`: experiments of published work, done again and told beside what was published.
+
+mod mca;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+
+/// Repeats published experiments and writes tables and figures with the published numbers beside
+#[derive(Debug, Args)]
+pub struct StudyArgs {
+    #[command(subcommand)]
+    command: StudyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StudyCommand {
+    Mca(Box<mca::McaArgs>),
+}
+
+/// Runs the command.
+pub fn study(args: &StudyArgs) -> Result<(), Failure> {
+    match &args.command {
+        StudyCommand::Mca(args) => mca::mca(args),
+    }
+}
