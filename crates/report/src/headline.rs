@@ -1,0 +1,251 @@
+//! The outcome in one sentence.
+
+use crate::format::{count, is_zero, percent, ratio, short_percent};
+use crate::{Candidate, Focus, Metric, Report};
+
+/// The outcome in one sentence, and what to think of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Headline {
+    /// Plain words: "1.9× faster, 2.1× smaller, 0.20 points lower on unseen data: within your budget of 0.5%".
+    pub sentence: String,
+    /// Whether that is what was asked for.
+    pub verdict: Verdict,
+    /// What the data cannot tell, if that matters.
+    pub doubt: Option<String>,
+}
+
+/// Whether the outcome is what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The loss is within the budget.
+    Within,
+    /// The loss is beyond the budget.
+    Beyond,
+    /// Nobody can say: a score is missing.
+    Unknown,
+    /// Nothing was better than the model as it came.
+    Unchanged,
+}
+
+/// A candidate's score beside the baseline's, on the same rows.
+pub(crate) struct Loss {
+    /// The candidate's score less the baseline's.
+    pub change: f64,
+    /// What was lost, relative to the baseline's score; negative if something was gained.
+    pub relative: f64,
+    /// On rows that the search never saw.
+    pub unseen: bool,
+}
+
+impl Report {
+    /// The outcome in one sentence.
+    pub fn headline(&self) -> Headline {
+        let Some(chosen) = self.chosen() else {
+            let sentence = match self.candidates.len() {
+                0 => "Nothing was tried: the model is as it came.".to_owned(),
+                1 => "The one candidate that was tried is no better: the model is as it came.".to_owned(),
+                n => format!("None of {n} candidates is better: the model is as it came."),
+            };
+            return Headline { sentence, verdict: Verdict::Unchanged, doubt: None };
+        };
+        let budget = short_percent(self.budget);
+        let outcome = self.outcome(chosen);
+        let loss = self.loss(chosen);
+        let within = loss.as_ref().map(|loss| loss.relative <= self.budget + 1e-9);
+        let unseen = loss.as_ref().is_some_and(|loss| loss.unseen);
+        let (sentence, verdict) = match within {
+            _ if !chosen.meets_budget => {
+                (format!("No candidate met your budget of {budget}; this is the best one: {outcome}."), Verdict::Beyond)
+            }
+            None => (format!("{}.", first_upper(&outcome)), Verdict::Unknown),
+            Some(true) => (format!("{}: within your budget of {budget}.", first_upper(&outcome)), Verdict::Within),
+            Some(false) if unseen => (
+                format!(
+                    "{}: beyond your budget of {budget}, although the search data were within it.",
+                    first_upper(&outcome)
+                ),
+                Verdict::Beyond,
+            ),
+            Some(false) => (format!("{}: beyond your budget of {budget}.", first_upper(&outcome)), Verdict::Beyond),
+        };
+        Headline { sentence, verdict, doubt: self.doubt(chosen) }
+    }
+
+    /// "1.9× faster, 2.1× smaller, 0.20 points lower on unseen data".
+    fn outcome(&self, chosen: &Candidate) -> String {
+        let time = compared(chosen.time_ratio, "faster", "slower", "as fast as before");
+        let size = compared(self.size_ratio(chosen), "smaller", "larger", "as large as before");
+        let mut words = if self.focus == Focus::Size { vec![size, time] } else { vec![time, size] };
+        if let Some(loss) = self.loss(chosen) {
+            words.push(loss.words(&self.task.metric));
+        }
+        words.join(", ")
+    }
+
+    /// The baseline's bytes over the candidate's.
+    pub(crate) fn size_ratio(&self, candidate: &Candidate) -> f64 {
+        match candidate.bytes {
+            0 => f64::NAN,
+            bytes => self.baseline.bytes as f64 / bytes as f64,
+        }
+    }
+
+    /// The loss on unseen rows, or on searched ones where nothing else was measured.
+    pub(crate) fn loss(&self, candidate: &Candidate) -> Option<Loss> {
+        let (before, after, unseen) = match (self.baseline.score, candidate.score) {
+            (Some(before), Some(after)) => (before, after, true),
+            _ => (self.baseline.search_score, candidate.search_score, false),
+        };
+        let (change, relative) = (after - before, self.relative_loss(before, after));
+        (change.is_finite() && relative.is_finite()).then_some(Loss { change, relative, unseen })
+    }
+
+    fn relative_loss(&self, before: f64, after: f64) -> f64 {
+        let lost = if self.task.metric.lower_is_better { after - before } else { before - after };
+        if lost == 0.0 { 0.0 } else { lost / before.abs() }
+    }
+
+    /// What the data cannot rule out: a loss beyond the budget at the bad end of the interval of the change.
+    fn doubt(&self, chosen: &Candidate) -> Option<String> {
+        let (before, change) = (self.baseline.score?, chosen.change?);
+        let bad = if self.task.metric.lower_is_better { change.high } else { change.low };
+        let worst = self.relative_loss(before, before + bad);
+        let now = self.loss(chosen)?.relative;
+        (worst.is_finite() && now <= self.budget && worst > self.budget).then(|| {
+            format!("{} unseen rows cannot rule out a loss of {}.", count(self.task.report_rows), percent(worst, 1))
+        })
+    }
+}
+
+impl Loss {
+    /// "0.20 points lower on unseen data".
+    fn words(&self, metric: &Metric) -> String {
+        let place = if self.unseen { "on unseen data" } else { "on the search data" };
+        let size = metric.size_of(self.change);
+        if is_zero(&size) {
+            return format!("the same {} {place}", metric.name);
+        }
+        let direction = if self.change > 0.0 { "higher" } else { "lower" };
+        match metric.is_share {
+            true => format!("{size} points {direction} {place}"),
+            false => format!("{} {size} {direction} {place}", metric.name),
+        }
+    }
+}
+
+/// "1.92× faster", "1.2× slower", or that nothing changed.
+pub(crate) fn compared(times: f64, more: &str, less: &str, same: &str) -> String {
+    if !times.is_finite() || times <= 0.0 {
+        return format!("not known whether {more}");
+    }
+    let word = direction(times, more, less, same);
+    if word == same { same.to_owned() } else { format!("{} {word}", ratio(times.max(1.0 / times))) }
+}
+
+/// The word for a ratio: up to half a percent is no difference.
+pub(crate) fn direction<'a>(times: f64, more: &'a str, less: &'a str, same: &'a str) -> &'a str {
+    match times {
+        times if times >= 1.005 => more,
+        times if times <= 0.995 => less,
+        _ => same,
+    }
+}
+
+/// With a capital letter.
+pub(crate) fn first_upper(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Interval, Task};
+
+    fn report() -> Report {
+        let metric = Metric { name: "accuracy".into(), is_share: true, lower_is_better: false };
+        let scored = |score, bytes, time_ratio| Candidate {
+            search_score: score,
+            score: Some(score),
+            bytes,
+            time_ratio,
+            meets_budget: true,
+            ..Candidate::default()
+        };
+        Report {
+            budget: 0.005,
+            task: Task { metric, report_rows: 872, ..Task::default() },
+            baseline: scored(0.912, 210, 1.0),
+            candidates: vec![scored(0.910, 100, 1.9)],
+            chosen: Some(0),
+            ..Report::default()
+        }
+    }
+
+    fn said(report: &Report) -> (String, Verdict) {
+        let headline = report.headline();
+        (headline.sentence, headline.verdict)
+    }
+
+    #[test]
+    fn every_outcome_is_said_as_it_is() {
+        let mut report = report();
+        let within = "1.90× faster, 2.10× smaller, 0.20 points lower on unseen data: within your budget of 0.5%.";
+        assert_eq!(said(&report), (within.into(), Verdict::Within));
+
+        report.focus = Focus::Size;
+        assert!(said(&report).0.starts_with("2.10× smaller, 1.90× faster,"));
+        report.focus = Focus::Speed;
+
+        report.candidates[0].score = Some(0.905);
+        let beyond = "1.90× faster, 2.10× smaller, 0.70 points lower on unseen data: beyond your budget of 0.5%, although the search data were within it.";
+        assert_eq!(said(&report), (beyond.into(), Verdict::Beyond));
+
+        report.candidates[0].score = None;
+        report.candidates[0].search_score = 0.912;
+        report.candidates[0].time_ratio = 0.8;
+        let searched = "1.25× slower, 2.10× smaller, the same accuracy on the search data: within your budget of 0.5%.";
+        assert_eq!(said(&report), (searched.into(), Verdict::Within));
+
+        report.candidates[0].meets_budget = false;
+        let best = "No candidate met your budget of 0.5%; this is the best one: 1.25× slower, 2.10× smaller, the same accuracy on the search data.";
+        assert_eq!(said(&report), (best.into(), Verdict::Beyond));
+
+        report.chosen = None;
+        assert_eq!(said(&report).1, Verdict::Unchanged);
+        report.candidates.clear();
+        report.chosen = Some(3);
+        assert_eq!(said(&report), ("Nothing was tried: the model is as it came.".into(), Verdict::Unchanged));
+    }
+
+    #[test]
+    fn lower_is_better_where_it_is() {
+        let mut report = report();
+        report.task.metric = Metric { name: "perplexity".into(), is_share: false, lower_is_better: true };
+        (report.baseline.score, report.candidates[0].score) = (Some(20.0), Some(20.2));
+        assert!(said(&report).0.contains("perplexity 0.200 higher on unseen data: beyond your budget"));
+        report.candidates[0].score = Some(19.0);
+        assert_eq!(said(&report).1, Verdict::Within);
+    }
+
+    #[test]
+    fn missing_numbers_are_no_success() {
+        let mut report = report();
+        report.candidates[0].score = Some(f64::NAN);
+        report.candidates[0].time_ratio = f64::INFINITY;
+        report.candidates[0].bytes = 0;
+        let (sentence, verdict) = said(&report);
+        assert_eq!(verdict, Verdict::Unknown);
+        assert!(!sentence.contains("NaN") && !sentence.contains("inf"), "{sentence}");
+    }
+
+    #[test]
+    fn doubt_is_told_where_the_interval_leaves_the_budget() {
+        let mut report = report();
+        assert_eq!(report.headline().doubt, None);
+        report.candidates[0].change = Some(Interval { low: -0.012, high: 0.006 });
+        assert_eq!(report.headline().doubt.as_deref(), Some("872 unseen rows cannot rule out a loss of 1.3%."));
+        report.candidates[0].change = Some(Interval { low: -0.003, high: 0.001 });
+        assert_eq!(report.headline().doubt, None);
+    }
+}

@@ -1,0 +1,170 @@
+//! What became of every part of the network: a row per layer, a square per head and weight group.
+
+use super::table::{Cell, Table};
+use super::{columns, details, figure, titled};
+use crate::format::{NONE, count};
+use crate::{LayerMap, Report, State};
+use sparing_markup::{Element, drawing, label, line, rect};
+
+const WIDTH: f64 = 420.0;
+const TOP: f64 = 22.0;
+const ROW: f64 = 18.0;
+const CELL: f64 = 14.0;
+/// Left and right edge of the attention blocks, then of the feed-forward blocks.
+const ATTENTION: (f64, f64) = (30.0, 206.0);
+const FFN: (f64, f64) = (222.0, 398.0);
+
+/// The picture, a summary and the same as a table.
+pub(super) fn section(report: &Report) -> Option<Element> {
+    let layers = &report.elements.layers;
+    if layers.is_empty() {
+        return None;
+    }
+    let lead =
+        "A row per layer, from the input at the top. A small square is a head or a group of feed-forward weights.";
+    let side =
+        Element::new("div").with(legend()).with(summary(layers)).with(details("The same as a table", table(layers)));
+    Some(titled("What became of the network", lead).with(columns([figure("Elements by layer", picture(layers)), side])))
+}
+
+fn picture(layers: &[LayerMap]) -> Element {
+    let height = TOP + layers.len() as f64 * ROW + 4.0;
+    let mut svg =
+        drawing(WIDTH, height, "Elements by layer", "Kept, approximated and removed; the table has the numbers.")
+            .with(hatch())
+            .with(label(ATTENTION.0, 12.0, "attention").set("class", "unit"))
+            .with(label(FFN.0, 12.0, "feed-forward").set("class", "unit"));
+    for (i, layer) in layers.iter().enumerate() {
+        let y = TOP + i as f64 * ROW;
+        let number = (i + 1).to_string();
+        svg = svg.with(label(ATTENTION.0 - 8.0, y + 11.5, &number).set("text-anchor", "end"));
+        let heads =
+            layer.heads.iter().enumerate().map(|(head, state)| (format!("layer {number}, head {}", head + 1), *state));
+        svg = block(svg, ATTENTION, y, &format!("layer {number}, attention"), layer.attention, heads.collect());
+        let groups = layer.groups.iter().enumerate();
+        let groups = groups.map(|(group, state)| (format!("layer {number}, group {}", group + 1), *state));
+        let name = format!("layer {number}, feed-forward");
+        svg = match layer.width {
+            Some(width) if layer.groups.is_empty() && layer.ffn != State::Removed && width.of > 0 => {
+                let share = (width.left as f64 / width.of as f64).clamp(0.0, 1.0);
+                let middle = FFN.0 + (FFN.1 - FFN.0) * share;
+                let tip = format!("{name}: {} of {} wide", count(width.left), count(width.of));
+                svg.with(cell((FFN.0, middle), y, layer.ffn, &tip)).with(cell((middle, FFN.1), y, State::Removed, &tip))
+            }
+            _ => block(svg, FFN, y, &name, layer.ffn, groups.collect()),
+        };
+    }
+    svg
+}
+
+/// A block: its parts if it has any left, else one bar.
+fn block(
+    svg: Element,
+    (from, to): (f64, f64),
+    y: f64,
+    name: &str,
+    state: State,
+    parts: Vec<(String, State)>,
+) -> Element {
+    if state == State::Removed || parts.is_empty() {
+        return svg.with(cell((from, to), y, state, &format!("{name}: {}", word(state))));
+    }
+    // An approximated block shows as a line before its parts.
+    let mark = (state == State::Approximated).then(|| {
+        line((from - 3.0, y), (from - 3.0, y + CELL)).set("class", "edge").tip(&format!("{name}: {}", word(state)))
+    });
+    let step = (to - from) / parts.len() as f64;
+    svg.extend(mark).extend(parts.into_iter().enumerate().map(|(i, (name, part))| {
+        let x = from + i as f64 * step;
+        let gap = (step * 0.15).min(2.0);
+        cell((x, x + step - gap), y, part, &format!("{name}: {}", word(part)))
+    }))
+}
+
+fn cell((from, to): (f64, f64), y: f64, state: State, tip: &str) -> Element {
+    rect(from, y, to - from, CELL).set("rx", 1.5).set("class", class(state)).tip(tip)
+}
+
+/// Stripes, so that approximated parts differ from kept ones without colour too.
+fn hatch() -> Element {
+    let stripe = line((0.0, 0.0), (0.0, 5.0)).set("class", "stripe");
+    let pattern = Element::new("pattern")
+        .set("id", "hatch")
+        .set("width", "5")
+        .set("height", "5")
+        .set("patternUnits", "userSpaceOnUse")
+        .set("patternTransform", "rotate(45)")
+        .with(rect(0.0, 0.0, 5.0, 5.0).set("class", "ground"))
+        .with(stripe);
+    Element::new("defs").with(pattern)
+}
+
+fn legend() -> Element {
+    let key = |state: State| {
+        let square = rect(2.0, 2.0, CELL, CELL).set("rx", 1.5).set("class", class(state));
+        let svg = Element::new("svg").set("viewBox", "0 0 18 18").set("aria-hidden", "true").with(square);
+        Element::new("li").with(svg).text(word(state))
+    };
+    Element::new("ul").set("class", "legend").extend([State::Kept, State::Approximated, State::Removed].map(key))
+}
+
+/// How many of each kind are left.
+fn summary(layers: &[LayerMap]) -> Element {
+    let attention: Vec<State> = layers.iter().map(|layer| layer.attention).collect();
+    let ffn: Vec<State> = layers.iter().map(|layer| layer.ffn).collect();
+    let heads: Vec<State> = layers.iter().flat_map(|layer| within(layer.attention, &layer.heads)).collect();
+    let groups: Vec<State> = layers.iter().flat_map(|layer| within(layer.ffn, &layer.groups)).collect();
+    let kinds =
+        [("attention blocks", attention), ("heads", heads), ("feed-forward blocks", ffn), ("weight groups", groups)];
+    let table = Table::new("Elements by kind", &["", "kept", "approximated", "removed"]);
+    let table = kinds.into_iter().filter(|(_, states)| !states.is_empty()).fold(table, |table, (name, states)| {
+        let number = |state: State| count(states.iter().filter(|s| **s == state).count()).into();
+        table.row("", [name.into(), number(State::Kept), number(State::Approximated), number(State::Removed)])
+    });
+    table.element()
+}
+
+/// Parts of a removed block are removed.
+fn within(block: State, parts: &[State]) -> impl Iterator<Item = State> {
+    parts.iter().map(move |part| if block == State::Removed { State::Removed } else { *part })
+}
+
+fn table(layers: &[LayerMap]) -> Element {
+    let table = Table::new(
+        "Elements by layer",
+        &["layer", "attention", "heads left", "feed-forward", "width", "tokens", "bits"],
+    );
+    let table = layers.iter().enumerate().fold(table, |table, (i, layer)| {
+        let left = within(layer.attention, &layer.heads).filter(|head| *head != State::Removed).count();
+        let heads = if layer.heads.is_empty() { NONE.into() } else { format!("{left} of {}", layer.heads.len()) };
+        let width =
+            layer.width.map_or_else(|| NONE.into(), |width| format!("{} of {}", count(width.left), count(width.of)));
+        let cells: [Cell; 7] = [
+            (i + 1).to_string().into(),
+            word(layer.attention).into(),
+            heads.into(),
+            word(layer.ffn).into(),
+            width.into(),
+            layer.tokens.as_deref().unwrap_or(NONE).into(),
+            layer.bits.map_or_else(|| NONE.into(), |bits| bits.to_string()).into(),
+        ];
+        table.row("", cells)
+    });
+    table.element()
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Kept => "kept",
+        State::Approximated => "approximated",
+        State::Removed => "removed",
+    }
+}
+
+fn class(state: State) -> &'static str {
+    match state {
+        State::Kept => "cell kept",
+        State::Approximated => "cell approximated",
+        State::Removed => "cell removed",
+    }
+}
