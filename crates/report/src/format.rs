@@ -1,4 +1,4 @@
-//! Numbers as people read them. What is no number is a dash.
+//! Numbers as people read them. What is no number is a dash; no line ends between a number and its unit.
 
 use crate::{Interval, Metric};
 
@@ -33,17 +33,17 @@ pub(crate) fn time(ms: f64) -> String {
         size if size >= 1.0 || size == 0.0 => (ms, "ms"),
         _ => (ms * 1000.0, "µs"),
     };
-    format!("{} {unit}", significant(number))
+    format!("{}\u{a0}{unit}", significant(number))
 }
 
 /// Bytes in powers of a thousand, as the Hub counts: `438 MB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     let number = bytes as f64;
     match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{} kB", significant(number / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} MB", significant(number / 1e6)),
-        _ => format!("{} GB", significant(number / 1e9)),
+        0..1_000 => format!("{bytes}\u{a0}B"),
+        1_000..1_000_000 => format!("{}\u{a0}kB", significant(number / 1e3)),
+        1_000_000..1_000_000_000 => format!("{}\u{a0}MB", significant(number / 1e6)),
+        _ => format!("{}\u{a0}GB", significant(number / 1e9)),
     }
 }
 
@@ -79,6 +79,11 @@ fn fixed(number: f64, decimals: usize) -> String {
 /// A whole number with its thousands apart.
 pub(crate) fn count(number: usize) -> String {
     thousands(&number.to_string())
+}
+
+/// " with 95% confidence", or nothing where nobody knows.
+pub(crate) fn confidently(confidence: Option<f64>) -> String {
+    confidence.map_or_else(String::new, |confidence| format!(" with {} confidence", short_percent(confidence)))
 }
 
 impl Metric {
@@ -156,9 +161,11 @@ mod tests {
             [0.0, 9.996, 0.012345, 1.2345, -12.345, 999.6, 1_234_567.0, 3.2e-9, 4.5e12, f64::NAN, f64::INFINITY];
         let shown = ["0", "10.0", "0.0123", "1.23", "−12.3", "1,000", "1,230,000", "3.20e-9", "4.50e12", "–", "–"];
         assert_eq!(numbers.map(significant), shown);
-        let times = [0.0, 0.85, 12.34, 4_560.0, 720_000.0, 12_240_000.0, f64::NAN].map(time);
+        let times =
+            [0.0, 0.85, 12.34, 4_560.0, 720_000.0, 12_240_000.0, f64::NAN].map(|ms| time(ms).replace('\u{a0}', " "));
         assert_eq!(times, ["0 ms", "850 µs", "12.3 ms", "4.56 s", "12.0 min", "3.40 h", "–"]);
-        let sizes = [0, 999, 1_000, 437_955_512, 1_340_000_000, u64::MAX].map(bytes);
+        let sizes =
+            [0, 999, 1_000, 437_955_512, 1_340_000_000, u64::MAX].map(|size| bytes(size).replace('\u{a0}', " "));
         assert_eq!(sizes, ["0 B", "999 B", "1.00 kB", "438 MB", "1.34 GB", "1.84e10 GB"]);
         assert_eq!([1.917, 0.83, 12.345, f64::INFINITY].map(ratio), ["1.92×", "0.830×", "12.3×", "–"]);
         assert_eq!(

@@ -37,6 +37,8 @@ pub struct Report {
     pub economies: Vec<String>,
     /// What the model is for.
     pub task: Task,
+    /// Confidence of every interval, 0 to 1.
+    pub confidence: Option<f64>,
     /// What was timed, in words: "one sentence at a time, 2 threads, median of 30 runs".
     pub timing: String,
     /// The model as it came.

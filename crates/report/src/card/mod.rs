@@ -4,7 +4,7 @@ mod base;
 
 pub use base::BaseCard;
 
-use crate::format::{NONE, bytes, count, percent, ratio, time};
+use crate::format::{NONE, bytes, confidently, count, percent, ratio, time};
 use crate::{Candidate, Interval, Metric, Report};
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ impl Report {
         let tags: Vec<String> = own.iter().chain(base.tags.iter().filter(|tag| !own.contains(tag))).cloned().collect();
         write_list(out, "tags", &tags)?;
         if !self.task.metric.name.is_empty() {
-            write_list(out, "metrics", std::slice::from_ref(&self.task.metric.name))?;
+            write_list(out, "metrics", &[self.task.metric.name.to_lowercase()])?;
         }
         if let Some(score) = self.final_model().score.filter(|score| score.is_finite()) {
             let task = quoted(&self.task.name);
@@ -50,7 +50,7 @@ impl Report {
             writeln!(
                 out,
                 "    metrics:\n    - type: {}\n      value: {}",
-                quoted(&self.task.metric.name),
+                quoted(&self.task.metric.name.to_lowercase()),
                 serde_json::Value::from(score)
             )?;
         }
@@ -107,7 +107,10 @@ impl Report {
         row("size of the weights".into(), &|c| bytes(c.bytes))?;
         row("memory".into(), &|c| c.memory_bytes.map_or_else(|| NONE.into(), bytes))?;
         row("same answers as before".into(), &|c| c.agreement.map_or_else(|| NONE.into(), |share| percent(share, 1)))?;
-        writeln!(out, "\nIn brackets: intervals at 95% confidence. Timed: {}.", plain(&self.timing))?;
+        writeln!(out, "\nIn brackets: where the true value lies{}.", confidently(self.confidence))?;
+        if !self.timing.is_empty() {
+            writeln!(out, "Timed: {}.", plain(&self.timing))?;
+        }
         if let Some(found) = &self.verification {
             writeln!(
                 out,

@@ -35,9 +35,9 @@ impl Axis {
         (self.low..=self.high).contains(&number)
     }
 
-    /// About four round numbers on the axis, and how many decimals tell them apart.
+    /// About five round numbers on the axis, and how many decimals tell them apart.
     pub(super) fn ticks(&self) -> (Vec<f64>, usize) {
-        let rough = (self.high - self.low) / 4.0;
+        let rough = (self.high - self.low) / 5.0;
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|step| *step >= rough);
         let step = step.unwrap_or(10.0 * power);

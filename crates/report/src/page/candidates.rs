@@ -30,7 +30,7 @@ fn table<'a>(report: &'a Report, name: &str, candidates: impl Iterator<Item = &'
     let mut rows: Vec<&Candidate> = candidates.collect();
     rows.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms));
     let rows = [&report.baseline].into_iter().chain(rows);
-    let table = rows.fold(Table::new(name, &columns), |table, candidate| {
+    let table = rows.fold(Table::new(name, &columns).wide(), |table, candidate| {
         let chosen = report.chosen().is_some_and(|chosen| std::ptr::eq(chosen, candidate));
         table.row(if chosen { "chosen" } else { "" }, row(report, candidate, chosen))
     });

@@ -6,12 +6,12 @@ use crate::format::{percent, short_percent};
 use sparing_markup::{Element, drawing, label, line, rect};
 
 const WIDTH: f64 = 420.0;
-const LEFT: f64 = 148.0;
+const LEFT: f64 = 152.0;
 const RIGHT: f64 = 356.0;
 const ROW: f64 = 28.0;
 const BAR: f64 = 18.0;
 /// Letters that fit to the left of the bars.
-const LETTERS: usize = 21;
+const LETTERS: usize = 18;
 
 /// One row: from how much to how much.
 struct Step<'a> {

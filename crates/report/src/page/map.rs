@@ -11,8 +11,8 @@ const TOP: f64 = 22.0;
 const ROW: f64 = 18.0;
 const CELL: f64 = 14.0;
 /// Left and right edge of the attention blocks, then of the feed-forward blocks.
-const ATTENTION: (f64, f64) = (30.0, 206.0);
-const FFN: (f64, f64) = (222.0, 398.0);
+const ATTENTION: (f64, f64) = (38.0, 206.0);
+const FFN: (f64, f64) = (218.0, 386.0);
 
 /// The picture, a summary and the same as a table.
 pub(super) fn section(report: &Report) -> Option<Element> {
@@ -22,8 +22,10 @@ pub(super) fn section(report: &Report) -> Option<Element> {
     }
     let lead =
         "A row per layer, from the input at the top. A small square is a head or a group of feed-forward weights.";
-    let side =
-        Element::new("div").with(legend()).with(summary(layers)).with(details("The same as a table", table(layers)));
+    let side = Element::new("div")
+        .with(legend(layers))
+        .with(summary(layers))
+        .with(details("The same as a table", table(layers)));
     Some(titled("What became of the network", lead).with(columns([figure("Elements by layer", picture(layers)), side])))
 }
 
@@ -33,11 +35,20 @@ fn picture(layers: &[LayerMap]) -> Element {
         drawing(WIDTH, height, "Elements by layer", "Kept, approximated and removed; the table has the numbers.")
             .with(hatch())
             .with(label(ATTENTION.0, 12.0, "attention").set("class", "unit"))
-            .with(label(FFN.0, 12.0, "feed-forward").set("class", "unit"));
+            .with(label(FFN.0, 12.0, "feed-forward").set("class", "unit"))
+            .with(label(WIDTH, 12.0, "bits").set("class", "unit").set("text-anchor", "end"));
     for (i, layer) in layers.iter().enumerate() {
         let y = TOP + i as f64 * ROW;
         let number = (i + 1).to_string();
         svg = svg.with(label(ATTENTION.0 - 8.0, y + 11.5, &number).set("text-anchor", "end"));
+        if let Some(tokens) = &layer.tokens {
+            svg = svg.with(
+                label(2.0, y + 11.5, "▼").set("class", "tokens").tip(&format!("layer {number}, tokens: {tokens}")),
+            );
+        }
+        if let Some(bits) = layer.bits {
+            svg = svg.with(label(WIDTH, y + 11.5, &bits.to_string()).set("text-anchor", "end"));
+        }
         let heads =
             layer.heads.iter().enumerate().map(|(head, state)| (format!("layer {number}, head {}", head + 1), *state));
         svg = block(svg, ATTENTION, y, &format!("layer {number}, attention"), layer.attention, heads.collect());
@@ -99,13 +110,19 @@ fn hatch() -> Element {
     Element::new("defs").with(pattern)
 }
 
-fn legend() -> Element {
+fn legend(layers: &[LayerMap]) -> Element {
     let key = |state: State| {
         let square = rect(2.0, 2.0, CELL, CELL).set("rx", 1.5).set("class", class(state));
         let svg = Element::new("svg").set("viewBox", "0 0 18 18").set("aria-hidden", "true").with(square);
         Element::new("li").with(svg).text(word(state))
     };
-    Element::new("ul").set("class", "legend").extend([State::Kept, State::Approximated, State::Removed].map(key))
+    let tokens =
+        Element::new("li").with(Element::new("span").set("class", "tokens").text("▼")).text("fewer tokens from here");
+    let states = [State::Kept, State::Approximated, State::Removed].map(key);
+    Element::new("ul")
+        .set("class", "legend")
+        .extend(states)
+        .extend(layers.iter().any(|layer| layer.tokens.is_some()).then_some(tokens))
 }
 
 /// How many of each kind are left.
@@ -133,7 +150,8 @@ fn table(layers: &[LayerMap]) -> Element {
     let table = Table::new(
         "Elements by layer",
         &["layer", "attention", "heads left", "feed-forward", "width", "tokens", "bits"],
-    );
+    )
+    .wide();
     let table = layers.iter().enumerate().fold(table, |table, (i, layer)| {
         let left = within(layer.attention, &layer.heads).filter(|head| *head != State::Removed).count();
         let heads = if layer.heads.is_empty() { NONE.into() } else { format!("{left} of {}", layer.heads.len()) };

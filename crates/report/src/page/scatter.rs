@@ -144,9 +144,13 @@ fn budget_line(svg: Element, report: &Report, upward: &Axis, up: f64) -> Element
     svg.with(rect(LEFT, y, RIGHT - LEFT, BOTTOM - y).set("class", "lost"))
         .with(line((LEFT, y), (RIGHT, y)).set("class", "budget"))
         .with(
-            label(RIGHT - 2.0, y + 14.0, &format!("beyond the budget of {}", short_percent(report.budget)))
-                .set("class", "unit")
-                .set("text-anchor", "end"),
+            label(
+                RIGHT - 6.0,
+                (BOTTOM - 8.0).max(y + 14.0),
+                &format!("beyond the budget of {}", short_percent(report.budget)),
+            )
+            .set("class", "note")
+            .set("text-anchor", "end"),
         )
 }
 

@@ -2,7 +2,7 @@
 
 use super::table::{Cell, Table};
 use super::{subject, titled};
-use crate::format::{NONE, bytes, count, percent, ratio, time};
+use crate::format::{NONE, bytes, confidently, count, percent, ratio, time};
 use crate::headline::{compared, direction};
 use crate::{Candidate, Interval, Report, Verdict};
 use sparing_markup::Element;
@@ -127,9 +127,11 @@ pub(super) fn before_and_after(report: &Report) -> Option<Element> {
             [after.memory_bytes.map_or_else(|| NONE.into(), bytes).into(), change.into()]
         });
     }
-    let lead =
-        "Below each score: the interval that the true value lies in with 95% confidence, as far as these rows tell.";
-    let section = titled("Before and after", lead).with(table.element());
+    let lead = format!(
+        "Below each score: where the true value lies{}, as far as these rows tell.",
+        confidently(report.confidence)
+    );
+    let section = titled("Before and after", &lead).with(table.element());
     Some(match &report.verification {
         Some(_) if after.is_some() => section.with(verified(report)),
         _ => section,

@@ -5,6 +5,7 @@ use sparing_markup::Element;
 /// A table: the first cell of every row names the row.
 pub(super) struct Table {
     name: String,
+    class: &'static str,
     head: Element,
     body: Element,
 }
@@ -50,7 +51,13 @@ impl Table {
     pub(super) fn new(name: &str, columns: &[&str]) -> Table {
         let headings = columns.iter().map(|column| Element::new("th").set("scope", "col").text(column));
         let head = Element::new("thead").with(Element::new("tr").extend(headings));
-        Table { name: name.to_owned(), head, body: Element::new("tbody") }
+        Table { name: name.to_owned(), class: "fits", head, body: Element::new("tbody") }
+    }
+
+    /// Too wide for a phone: it scrolls there, and no cell but the first breaks its lines.
+    pub(super) fn wide(mut self) -> Table {
+        self.class = "wide";
+        self
     }
 
     /// With one more row, perhaps of a class.
@@ -70,6 +77,6 @@ impl Table {
             .set("role", "region")
             .set("aria-label", self.name)
             .set("tabindex", "0")
-            .with(Element::new("table").with(self.head).with(self.body))
+            .with(Element::new("table").set("class", self.class).with(self.head).with(self.body))
     }
 }
