@@ -1,9 +1,7 @@
 //! A picture of how one number depends on another: points with intervals, joined by lines.
-//!
-//! Plain SVG 1.1 with its own light background, like [`crate::svg`].
 
-use crate::svg::{COLOURS, LETTER, escape, header};
-use std::fmt::Write;
+use crate::svg::{COLOURS, LETTER};
+use sparing_markup::{Element, label, line, polyline, round_step, standalone};
 
 /// Lines over two axes.
 pub struct Plot {
@@ -65,9 +63,7 @@ impl Axis {
         if high - low < 1e-9 * high.abs().max(1.0) {
             (low, high) = (low - 0.5, high + 0.5);
         }
-        let rough = (high - low) / 6.0;
-        let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= rough).unwrap_or(rough);
+        let step = round_step((high - low) / 6.0);
         Axis { low: (low / step).floor() * step, high: (high / step).ceil() * step, step }
     }
 
@@ -88,60 +84,71 @@ impl Plot {
         let places = self.legend();
         let rows = places.last().map_or(0.0, |(row, _)| row + 1.0);
         let height = TOP + HEIGHT + 52.0 + rows * 22.0;
-        let mut svg = header(WIDTH, height, &self.title, &self.subtitle);
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut svg, &places);
-        svg + "</svg>\n"
+        let svg = standalone(WIDTH, height, &self.title, &self.subtitle);
+        self.with_lines(svg, &places).to_string()
     }
 
-    fn write(&self, svg: &mut String, places: &[(f64, f64)]) -> std::fmt::Result {
+    fn with_lines(&self, mut svg: Element, places: &[(f64, f64)]) -> Element {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x = Axis::new(points().map(|p| p.x));
         let y = Axis::new(points().flat_map(|p| [p.y - p.half.unwrap_or(0.0), p.y + p.half.unwrap_or(0.0)]));
         let across = |number: f64| LEFT + (WIDTH - LEFT - RIGHT) * x.share(number);
         let up = |number: f64| TOP + HEIGHT * (1.0 - y.share(number));
         let bottom = TOP + HEIGHT;
-        for (number, text) in x.marks() {
+        for (number, told) in x.marks() {
             let at = across(number);
-            writeln!(svg, "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\" stroke=\"#eaeef2\"/>")?;
-            write_text(svg, at, bottom + 16.0, "middle", "#818b98", &text)?;
+            svg = svg.with(line((at, TOP), (at, bottom)).set("stroke", "#eaeef2")).with(text(
+                at,
+                bottom + 16.0,
+                "middle",
+                "#818b98",
+                &told,
+            ));
         }
-        for (number, text) in y.marks() {
+        for (number, told) in y.marks() {
             let at = up(number);
-            let right = WIDTH - RIGHT;
-            writeln!(svg, "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#d9dee3\"/>")?;
-            write_text(svg, LEFT - 8.0, at + 4.0, "end", "#818b98", &text)?;
+            svg = svg.with(line((LEFT, at), (WIDTH - RIGHT, at)).set("stroke", "#d9dee3")).with(text(
+                LEFT - 8.0,
+                at + 4.0,
+                "end",
+                "#818b98",
+                &told,
+            ));
         }
-        write_text(svg, WIDTH - RIGHT, bottom + 36.0, "end", "#59636e", &self.x)?;
-        write_text(svg, 20.0, TOP - 8.0, "start", "#59636e", &self.y)?;
+        svg = svg.with(text(WIDTH - RIGHT, bottom + 36.0, "end", "#59636e", &self.x)).with(text(
+            20.0,
+            TOP - 8.0,
+            "start",
+            "#59636e",
+            &self.y,
+        ));
         for (number, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[number % COLOURS.len()].0;
             if !line.apart && line.points.len() > 1 {
-                let path: Vec<String> =
-                    line.points.iter().map(|p| format!("{:.1},{:.1}", across(p.x), up(p.y))).collect();
-                let path = path.join(" ");
-                writeln!(svg, "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"/>")?;
+                let path = polyline(line.points.iter().map(|p| (across(p.x), up(p.y))));
+                svg = svg.with(path.set("stroke", colour).set("stroke-width", 1.8));
             }
             for point in &line.points {
                 let (at, height) = (across(point.x), up(point.y));
                 if let Some(half) = point.half.filter(|half| *half > 0.0) {
-                    let (low, high) = (up(point.y - half), up(point.y + half));
-                    writeln!(
-                        svg,
-                        "<path d=\"M{at:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h8M{:.1} {high:.1}h8\" stroke=\"{colour}\"/>",
-                        at - 4.0,
-                        at - 4.0
-                    )?;
+                    let (low, high, left) = (up(point.y - half), up(point.y + half), at - 4.0);
+                    let path = format!("M{at:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}h8M{left:.1} {high:.1}h8");
+                    svg = svg.with(Element::new("path").set("d", path).set("stroke", colour));
                 }
-                write_marker(svg, number, (at, height), colour, &format!("{}: {}", line.name, point.told()))?;
+                svg = svg.with(marker(number, (at, height), &format!("{}: {}", line.name, point.told())));
             }
         }
         for ((number, line), (row, from)) in self.lines.iter().enumerate().zip(places) {
             let height = bottom + 58.0 + row * 22.0;
-            write_marker(svg, number, (from + 6.0, height), COLOURS[number % COLOURS.len()].0, &line.name)?;
-            write_text(svg, from + 18.0, height + 4.5, "start", "#1f2328", &line.name)?;
+            svg = svg.with(marker(number, (from + 6.0, height), &line.name)).with(text(
+                from + 18.0,
+                height + 4.5,
+                "start",
+                "#1f2328",
+                &line.name,
+            ));
         }
-        Ok(())
+        svg
     }
 
     /// Row and left edge of each legend entry, flowing over as many rows as needed.
@@ -168,18 +175,18 @@ impl Point {
 }
 
 /// Lines differ in form as well as in colour.
-fn write_marker(svg: &mut String, number: usize, (x, y): (f64, f64), colour: &str, told: &str) -> std::fmt::Result {
+fn marker(number: usize, (x, y): (f64, f64), told: &str) -> Element {
     let path = match number % 4 {
         0 => format!("M{:.1} {y:.1}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z", x - 5.0),
         1 => format!("M{:.1} {:.1}h9v9h-9z", x - 4.5, y - 4.5),
         2 => format!("M{x:.1} {:.1}l6 10h-12z", y - 6.0),
         _ => format!("M{x:.1} {:.1}l6 6l-6 6l-6 -6z", y - 6.0),
     };
-    writeln!(svg, "<path d=\"{path}\" fill=\"{colour}\"><title>{}</title></path>", escape(told))
+    Element::new("path").set("d", path).set("fill", COLOURS[number % COLOURS.len()].0).tip(told)
 }
 
-fn write_text(svg: &mut String, x: f64, y: f64, anchor: &str, colour: &str, text: &str) -> std::fmt::Result {
-    writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{}</text>", escape(text))
+fn text(x: f64, y: f64, anchor: &'static str, colour: &'static str, text: &str) -> Element {
+    label(x, y, text).set("text-anchor", anchor).set("fill", colour)
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! A picture of where things go: horizontal bars, each divided among the parts of the network.
-//!
-//! Plain SVG 1.1 with its own light background, so that it reads the same in a browser, a README and a paper.
 
-use std::fmt::Write;
+use sparing_markup::{Element, label, line, rect, standalone};
 
 /// Bars that each add up to a whole.
 pub struct Bars {
@@ -51,95 +49,46 @@ pub const LETTER: f64 = 7.0;
 impl Bars {
     /// The whole picture.
     pub fn svg(&self) -> String {
-        let legend_rows = self.legend().last().map_or(0.0, |(_, row, _)| row + 1.0);
+        let legend = self.legend();
+        let legend_rows = legend.last().map_or(0.0, |(_, row, _)| row + 1.0);
         let bottom = TOP + self.bars.len() as f64 * (BAR + GAP);
         let height = bottom + 34.0 + legend_rows * 22.0;
-        let mut svg = header(WIDTH, height, &self.title, &self.subtitle);
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut svg, bottom);
-        svg + "</svg>\n"
-    }
-
-    fn write(&self, svg: &mut String, bottom: f64) -> std::fmt::Result {
-        self.write_axis(svg, bottom)?;
+        let mut svg = standalone(WIDTH, height, &self.title, &self.subtitle)
+            .extend((0..=4).flat_map(|quarter| quarter_line(quarter, bottom)));
         for (i, bar) in self.bars.iter().enumerate() {
-            self.write_bar(svg, bar, TOP + i as f64 * (BAR + GAP))?;
+            svg = self.with_bar(svg, bar, TOP + i as f64 * (BAR + GAP));
         }
-        for (i, row, x) in self.legend() {
+        for (i, row, x) in legend {
             let y = bottom + 30.0 + row * 22.0;
             let (fill, _) = COLOURS[i % COLOURS.len()];
-            writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{fill}\"/>")?;
-            writeln!(
-                svg,
-                "<text x=\"{}\" y=\"{}\" fill=\"#1f2328\">{}</text>",
-                x + 18.0,
-                y + 10.5,
-                escape(&self.parts[i])
-            )?;
+            svg = svg
+                .with(rect(x, y, 12.0, 12.0).set("rx", 2.0).set("fill", fill))
+                .with(label(x + 18.0, y + 10.5, &self.parts[i]).set("fill", "#1f2328"));
         }
-        Ok(())
+        svg.to_string()
     }
 
-    /// Faint lines at every quarter, with their percentages.
-    fn write_axis(&self, svg: &mut String, bottom: f64) -> std::fmt::Result {
-        for quarter in 0..=4 {
-            let x = LEFT + (WIDTH - LEFT - RIGHT) * f64::from(quarter) / 4.0;
-            writeln!(
-                svg,
-                "<line x1=\"{x}\" y1=\"{}\" x2=\"{x}\" y2=\"{}\" stroke=\"#d9dee3\"/>",
-                TOP - 6.0,
-                bottom - GAP + 6.0
-            )?;
-            writeln!(
-                svg,
-                "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" font-size=\"11\" fill=\"#818b98\">{}%</text>",
-                bottom + 8.0,
-                quarter * 25
-            )?;
-        }
-        Ok(())
-    }
-
-    fn write_bar(&self, svg: &mut String, bar: &Bar, y: f64) -> std::fmt::Result {
+    fn with_bar(&self, svg: Element, bar: &Bar, y: f64) -> Element {
         let middle = y + BAR / 2.0 + 4.0;
-        writeln!(
-            svg,
-            "<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\" fill=\"#1f2328\">{}</text>",
-            LEFT - 12.0,
-            escape(&bar.label)
-        )?;
+        let name = label(LEFT - 12.0, middle, &bar.label).set("text-anchor", "end").set("fill", "#1f2328");
+        let mut svg = svg.with(name);
         let mut x = LEFT;
         for (i, share) in bar.shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
             let width = (WIDTH - LEFT - RIGHT) * share;
             let (fill, ink) = COLOURS[i % COLOURS.len()];
             let percent = format!("{:.1}%", share * 100.0);
             let name = self.parts.get(i).map_or("", String::as_str);
-            writeln!(
-                svg,
-                "<rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{BAR}\" fill=\"{fill}\" stroke=\"#ffffff\"><title>{}: {percent}</title></rect>",
-                escape(name)
-            )?;
+            let segment = rect(x, y, width, BAR).set("fill", fill).set("stroke", "#ffffff");
+            svg = svg.with(segment.tip(&format!("{name}: {percent}")));
             // The label that fits: name and share, the share alone, or nothing.
             let full = format!("{name} {percent}");
-            let label = [full.as_str(), percent.as_str()]
-                .into_iter()
-                .find(|label| label.chars().count() as f64 * LETTER + 6.0 < width);
-            if let Some(label) = label {
-                writeln!(
-                    svg,
-                    "<text x=\"{:.2}\" y=\"{middle}\" text-anchor=\"middle\" fill=\"{ink}\">{}</text>",
-                    x + width / 2.0,
-                    escape(label)
-                )?;
-            }
+            let fitting = [full, percent].into_iter().find(|text| text.chars().count() as f64 * LETTER + 6.0 < width);
+            svg = svg.extend(
+                fitting.map(|text| label(x + width / 2.0, middle, &text).set("text-anchor", "middle").set("fill", ink)),
+            );
             x += width;
         }
-        writeln!(
-            svg,
-            "<text x=\"{}\" y=\"{middle}\" fill=\"#59636e\">{}</text>",
-            WIDTH - RIGHT + 12.0,
-            escape(&bar.total)
-        )
+        svg.with(label(WIDTH - RIGHT + 12.0, middle, &bar.total).set("fill", "#59636e"))
     }
 
     /// Part, row and left edge of each legend entry, flowing over as many rows as needed.
@@ -158,34 +107,12 @@ impl Bars {
     }
 }
 
-/// The beginning of a picture: its ground, title and subtitle.
-pub fn header(width: f64, height: f64, title: &str, subtitle: &str) -> String {
-    let (title, subtitle) = (escape(title), escape(subtitle));
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"12\" role=\"img\">\n\
-         <title>{title}</title>\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-         <text x=\"20\" y=\"32\" font-size=\"18\" font-weight=\"600\" fill=\"#1f2328\">{title}</text>\n\
-         <text x=\"20\" y=\"54\" fill=\"#59636e\">{subtitle}</text>\n"
-    )
-}
-
-/// Text as XML has it.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // Control characters are not allowed in XML at all.
-            c if c.is_control() => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+/// A faint line at a quarter of the whole, with its percentage.
+fn quarter_line(quarter: u32, bottom: f64) -> [Element; 2] {
+    let x = LEFT + (WIDTH - LEFT - RIGHT) * f64::from(quarter) / 4.0;
+    let percent = format!("{}%", quarter * 25);
+    let text = label(x, bottom + 8.0, &percent).set("text-anchor", "middle").set("font-size", 11.0);
+    [line((x, TOP - 6.0), (x, bottom - GAP + 6.0)).set("stroke", "#d9dee3"), text.set("fill", "#818b98")]
 }
 
 #[cfg(test)]
@@ -203,7 +130,8 @@ mod tests {
         let svg = bars.svg();
         assert!(svg.contains("a &lt;b&gt; &amp; &quot;c&quot;"));
         assert!(svg.contains(">attention 75.0%</text>") && svg.contains(">embeddings 25.0%</text>"));
-        assert_eq!(svg.matches("<rect").count(), svg.matches("/>").count() + svg.matches("</rect>").count() - 5);
+        // The ground, two segments, two colours of the legend.
+        assert_eq!(svg.matches("<rect").count(), 5);
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     }
 }

@@ -7,8 +7,10 @@
 
 mod element;
 mod escape;
+mod round;
 mod svg;
 
 pub use element::{Element, Value};
 pub use escape::escape;
+pub use round::round_step;
 pub use svg::{circle, drawing, label, line, polyline, rect, standalone};

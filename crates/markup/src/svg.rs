@@ -12,8 +12,9 @@ pub fn drawing(width: f64, height: f64, title: &str, description: &str) -> Eleme
 }
 
 /// A drawing that is a file of its own: SVG 1.1 with a light background, so that it reads the same in a browser, a
-/// README and a paper.
-pub fn standalone(width: f64, height: f64, title: &str) -> Element {
+/// README and a paper. Title and subtitle take the uppermost 60 pixels.
+pub fn standalone(width: f64, height: f64, title: &str, subtitle: &str) -> Element {
+    let below = (!subtitle.is_empty()).then(|| label(20.0, 54.0, subtitle).set("fill", "#59636e"));
     Element::new("svg")
         .set("xmlns", "http://www.w3.org/2000/svg")
         .set("width", width)
@@ -25,6 +26,7 @@ pub fn standalone(width: f64, height: f64, title: &str) -> Element {
         .tip(title)
         .with(rect(0.0, 0.0, width, height).set("fill", "#ffffff"))
         .with(label(20.0, 32.0, title).set("font-size", 18.0).set("font-weight", 600.0).set("fill", "#1f2328"))
+        .extend(below)
 }
 
 /// A rectangle by its upper left corner.
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn a_drawing_has_a_name_and_its_shapes() {
         let picture =
-            standalone(10.0, 20.0, "a < b").with(polyline([(0.0, 1.0), (f64::NAN, 2.0), (3.0, 4.0)])).to_string();
+            standalone(10.0, 20.0, "a < b", "").with(polyline([(0.0, 1.0), (f64::NAN, 2.0), (3.0, 4.0)])).to_string();
         assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"10\" height=\"20\""));
         assert!(picture.contains("<title>a &lt; b</title>") && picture.contains("points=\"0.0,1.0 3.0,4.0\""));
         assert!(picture.ends_with("</svg>\n"));

@@ -1,7 +1,7 @@
-//! The loss curve as a picture: plain SVG 1.1 with its own light background.
+//! The loss curve as a picture.
 
 use crate::log::Line;
-use std::fmt::Write;
+use sparing_markup::{Element, circle, label, line, polyline, standalone};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 420.0;
@@ -11,6 +11,9 @@ const TOP: f64 = 84.0;
 const BOTTOM: f64 = 50.0;
 /// More points than this nobody sees.
 const MOST_POINTS: usize = 1500;
+/// Losses, and scores.
+const BLUE: &str = "#0072b2";
+const ORANGE: &str = "#d55e00";
 
 /// Losses (faint), their running mean, and the headline metric of every evaluation.
 pub(crate) fn svg(title: &str, lines: &[Line]) -> String {
@@ -30,80 +33,44 @@ pub(crate) fn svg(title: &str, lines: &[Line]) -> String {
         _ => None,
     });
     let last = losses.last().map_or(1.0, |l| l.0);
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = draw(&mut out, title, &losses, &scores, metric, last);
-    out
+    draw(title, &losses, &scores, metric, last).to_string()
 }
 
-fn draw(
-    out: &mut String,
-    title: &str,
-    losses: &[(f64, f64)],
-    scores: &[(f64, f64)],
-    metric: Option<&str>,
-    last: f64,
-) -> std::fmt::Result {
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"12\" role=\"img\">"
-    )?;
-    let title = escape(title);
-    writeln!(out, "<title>{title}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>")?;
-    writeln!(out, "<text x=\"20\" y=\"32\" font-size=\"18\" font-weight=\"600\" fill=\"#1f2328\">{title}</text>")?;
+fn draw(title: &str, losses: &[(f64, f64)], scores: &[(f64, f64)], metric: Option<&str>, last: f64) -> Element {
     let (low, high) = range(losses);
     let (from, to) = range(scores);
     let across = |step: f64| LEFT + (WIDTH - LEFT - RIGHT) * step / last;
     let up = |share: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share;
+    let mut svg = standalone(WIDTH, HEIGHT, title, "");
     for quarter in 0..=4 {
         let share = f64::from(quarter) / 4.0;
         let y = up(share);
-        writeln!(out, "<line x1=\"{LEFT}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"#d9dee3\"/>", WIDTH - RIGHT)?;
-        let loss = low + (high - low) * share;
-        writeln!(
-            out,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#0072b2\">{loss:.3}</text>",
-            LEFT - 8.0,
-            y + 4.0
-        )?;
+        let loss = format!("{:.3}", low + (high - low) * share);
+        let step = format!("{:.0}", last * share);
+        let grey = label(across(last * share), HEIGHT - BOTTOM + 20.0, &step).set("fill", "#818b98");
+        svg = svg
+            .with(line((LEFT, y), (WIDTH - RIGHT, y)).set("stroke", "#d9dee3"))
+            .with(label(LEFT - 8.0, y + 4.0, &loss).set("text-anchor", "end").set("fill", BLUE))
+            .with(grey.set("text-anchor", "middle"));
         if metric.is_some() {
-            let score = from + (to - from) * share;
-            let x = WIDTH - RIGHT + 8.0;
-            writeln!(out, "<text x=\"{x}\" y=\"{}\" fill=\"#d55e00\">{score:.3}</text>", y + 4.0)?;
+            let score = format!("{:.3}", from + (to - from) * share);
+            svg = svg.with(label(WIDTH - RIGHT + 8.0, y + 4.0, &score).set("fill", ORANGE));
         }
-        let (x, step) = (across(last * share), last * share);
-        let y = HEIGHT - BOTTOM + 20.0;
-        writeln!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\" fill=\"#818b98\">{step:.0}</text>")?;
     }
-    let place = |p: &(f64, f64)| (across(p.0), up((p.1 - low) / (high - low)));
-    line(out, "#9ecae8", 1.0, losses.iter().map(place))?;
-    line(out, "#0072b2", 2.0, smooth(losses).iter().map(place))?;
-    let place = |p: &(f64, f64)| (across(p.0), up((p.1 - from) / (to - from)));
-    line(out, "#d55e00", 1.5, scores.iter().map(place))?;
-    for (x, y) in scores.iter().map(place) {
-        writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"#d55e00\"/>")?;
-    }
-    writeln!(out, "<text x=\"20\" y=\"56\" fill=\"#0072b2\">loss by update, and its running mean</text>")?;
-    if let Some(metric) = metric {
-        writeln!(out, "<text x=\"300\" y=\"56\" fill=\"#d55e00\">{} on the dev set</text>", escape(metric))?;
-    }
-    writeln!(out, "</svg>")
+    let of_loss = |p: &(f64, f64)| (across(p.0), up((p.1 - low) / (high - low)));
+    let of_score = |p: &(f64, f64)| (across(p.0), up((p.1 - from) / (to - from)));
+    svg.with(curve(losses.iter().map(of_loss)).set("stroke", "#9ecae8"))
+        .with(curve(smooth(losses).iter().map(of_loss)).set("stroke", BLUE).set("stroke-width", 2.0))
+        .with(curve(scores.iter().map(of_score)).set("stroke", ORANGE).set("stroke-width", 1.5))
+        .extend(scores.iter().map(of_score).map(|(x, y)| circle(x, y, 3.5).set("fill", ORANGE)))
+        .with(label(20.0, 56.0, "loss by update, and its running mean").set("fill", BLUE))
+        .extend(metric.map(|metric| label(300.0, 56.0, &format!("{metric} on the dev set")).set("fill", ORANGE)))
 }
 
 /// At most [`MOST_POINTS`] of the points as a line.
-fn line(
-    out: &mut String,
-    colour: &str,
-    width: f64,
-    points: impl ExactSizeIterator<Item = (f64, f64)>,
-) -> std::fmt::Result {
+fn curve(points: impl ExactSizeIterator<Item = (f64, f64)>) -> Element {
     let every = points.len().div_ceil(MOST_POINTS).max(1);
-    write!(out, "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" points=\"")?;
-    for (x, y) in points.step_by(every) {
-        write!(out, "{x:.1},{y:.1} ")?;
-    }
-    writeln!(out, "\"/>")
+    polyline(points.step_by(every))
 }
 
 /// Exponential mean over about a twentieth of the curve.
@@ -128,10 +95,6 @@ fn range(points: &[(f64, f64)]) -> (f64, f64) {
         (true, true) => (least, most),
         (true, false) => (least - 0.5, least + 0.5),
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

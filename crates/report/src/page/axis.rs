@@ -1,5 +1,7 @@
 //! A scale from numbers to places, with ticks at round numbers.
 
+use sparing_markup::round_step;
+
 /// Numbers from `low` to `high`, drawn from place `from` to place `to`.
 pub(super) struct Axis {
     low: f64,
@@ -37,10 +39,7 @@ impl Axis {
 
     /// About five round numbers on the axis, and how many decimals tell them apart.
     pub(super) fn ticks(&self) -> (Vec<f64>, usize) {
-        let rough = (self.high - self.low) / 5.0;
-        let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|step| *step >= rough);
-        let step = step.unwrap_or(10.0 * power);
+        let step = round_step((self.high - self.low) / 5.0);
         let first = (self.low / step).ceil();
         let ticks = (0..8).map(|i| (first + f64::from(i)) * step).filter(|tick| self.holds(*tick)).collect();
         (ticks, (-step.log10().floor()).clamp(0.0, 12.0) as usize)

@@ -9,8 +9,8 @@ use super::{Examined, Layer, shades, small};
 use crate::console::shorten;
 use crate::failure::Failure;
 use crate::files;
-use crate::svg::escape;
 use crate::table::percent;
+use sparing_markup::escape;
 use std::fmt::{Result as Written, Write};
 use std::path::Path;
 
