@@ -100,6 +100,17 @@ pub struct Verification {
     pub bytes: u64,
 }
 
+impl Verification {
+    /// Whether the saved directory is what the search promised: the same score and bytes, and a time within the tenth
+    /// that one process differs from another.
+    pub fn confirms(&self, promised: &Candidate) -> bool {
+        let near = |a: f64, b: f64, within: f64| (a - b).abs() <= within * b.abs();
+        promised.score.is_none_or(|score| near(self.score, score, 1e-3))
+            && near(self.time_ratio, promised.time_ratio, 0.1)
+            && near(self.bytes as f64, promised.bytes as f64, 1e-3)
+    }
+}
+
 impl Report {
     /// Version of the format that this code writes.
     pub const VERSION: u32 = 1;

@@ -2,7 +2,9 @@
 
 use roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
-use sparing_report::{BaseCard, Candidate, Focus, Gain, Interval, LayerMap, PartTime, Report, State, Width};
+use sparing_report::{
+    BaseCard, Candidate, Focus, Gain, Interval, LayerMap, PartTime, Report, State, Verification, Width,
+};
 
 fn example() -> Report {
     Report::parse(include_str!("example.json")).unwrap()
@@ -215,6 +217,22 @@ fn the_data_come_back_and_newer_files_are_read() {
     newer.as_object_mut().unwrap().remove("gains");
     let read = Report::parse(&newer.to_string()).unwrap();
     assert!(read.version == 2 && read.gains.is_empty() && read.candidates.len() == example().candidates.len());
+}
+
+#[test]
+fn what_a_fresh_process_finds_is_believed_more_than_the_search() {
+    let mut report = example();
+    assert!(words(&report.html()).contains("Verified."));
+    let promised = report.verification.clone().unwrap();
+    let worse: [fn(&mut Verification); 4] =
+        [|v| v.score = 0.905, |v| v.time_ratio = 2.0, |v| v.bytes *= 2, |v| v.score = f64::NAN];
+    for spoil in worse {
+        let mut found = promised.clone();
+        spoil(&mut found);
+        report.verification = Some(found);
+        let words = words(&report.html());
+        assert!(words.contains("Not the same when measured again.") && !words.contains("Verified."));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::table::{Cell, Table};
 use super::{subject, titled};
 use crate::format::{NONE, bytes, confidently, count, percent, ratio, time};
 use crate::headline::{compared, direction};
-use crate::{Candidate, Interval, Report, Verdict};
+use crate::{Candidate, Interval, Report, Verdict, Verification};
 use sparing_markup::Element;
 
 /// The headline and the large numbers.
@@ -132,16 +132,14 @@ pub(super) fn before_and_after(report: &Report) -> Option<Element> {
         confidently(report.confidence)
     );
     let section = titled("Before and after", &lead).with(table.element());
-    Some(match &report.verification {
-        Some(_) if after.is_some() => section.with(verified(report)),
+    Some(match (after, &report.verification) {
+        (Some(after), Some(found)) => section.with(verified(report, after, found)),
         _ => section,
     })
 }
 
 /// What a fresh process measured from the saved directory.
-fn verified(report: &Report) -> Element {
-    let paragraph = Element::new("p").set("class", "verified");
-    let Some(found) = &report.verification else { return paragraph };
+fn verified(report: &Report, after: &Candidate, found: &Verification) -> Element {
     let measured = format!(
         " A fresh process loaded the saved directory and measured {} {} on unseen rows, {} the speed and {} of weights.",
         report.task.metric.name,
@@ -149,7 +147,12 @@ fn verified(report: &Report) -> Element {
         ratio(found.time_ratio),
         bytes(found.bytes)
     );
-    paragraph.with(Element::new("b").text("Verified.")).text(&measured)
+    let (class, verdict) = if found.confirms(after) {
+        ("verified", "Verified.")
+    } else {
+        ("verified doubt", "Not the same when measured again.")
+    };
+    Element::new("p").set("class", class).with(Element::new("b").text(verdict)).text(&measured)
 }
 
 /// What the user should be told.
