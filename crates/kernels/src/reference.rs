@@ -1,6 +1,6 @@
 //! The same computations, slow and obvious. Tests compare the fast kernels with these; nothing else should call them.
 
-use crate::attention::{Attention, ScoreBias, Span};
+use crate::attention::{Attention, By, Choice, ScoreBias, Span};
 use crate::{Activation, Epilogue, Rows, RowsMut};
 
 /// Error function to double accuracy (series for small, continued fraction for large arguments).
@@ -149,6 +149,77 @@ pub fn attend(attention: &Attention, q: Rows, k: Rows, v: Rows, spans: &[Span], 
                 for c in head * width..(head + 1) * width {
                     let sum: f32 = weights.iter().enumerate().map(|(j, p)| p * v.get(span.keys.start + j, c)).sum();
                     out.set(row, c, sum);
+                }
+            }
+        }
+    }
+}
+
+/// The keys that each query of a span and head sees when keys are chosen, ascending.
+pub fn chosen(attention: &Attention, choice: &Choice, q: Rows, k: Rows, span: &Span, head: usize) -> Vec<Vec<usize>> {
+    let (n, d) = (span.keys.len(), attention.head_width);
+    let keep = (choice.keep)(n).max(1).min(n);
+    let part = |rows: &Rows, row: usize| -> Vec<f32> { (0..d).map(|c| rows.get(row, head * d + c)).collect() };
+    let queries: Vec<Vec<f32>> = span.queries.clone().map(|row| part(&q, row)).collect();
+    let keys: Vec<Vec<f32>> = span.keys.clone().map(|row| part(&k, row)).collect();
+    let pinned = |key: usize| choice.pinned.get(span.keys.start + key).copied().unwrap_or(false);
+    let signs: Vec<bool> = (0..d).map(|c| 2 * queries.iter().filter(|q| q[c] > 0.0).count() >= queries.len()).collect();
+    let score = |key: &Vec<f32>| match choice.by {
+        By::Sign => key.iter().zip(&signs).filter(|(x, sign)| (**x > 0.0) != **sign).count() as f32,
+        By::Norm => -key.iter().map(|x| x * x).sum::<f32>(),
+        By::Value(threshold) => -(key.iter().filter(|x| x.abs() > threshold).count() as f32),
+        By::Grouped => 0.0,
+    };
+    let scores: Vec<f32> = keys.iter().map(score).collect();
+    let best = |mut among: Vec<usize>, keep: usize| {
+        among.sort_by(|a, b| (!pinned(*a)).cmp(&!pinned(*b)).then(scores[*a].total_cmp(&scores[*b])).then(a.cmp(b)));
+        among.truncate(keep);
+        among
+    };
+    let first = if attention.causal && keep < n { best((0..n / 4).collect(), keep / 4) } else { Vec::new() };
+    let rest = best((0..n).filter(|key| !first.contains(key)).collect(), keep - first.len());
+    let common: Vec<usize> = (0..n).filter(|key| first.contains(key) || rest.contains(key)).collect();
+    // The column of the first largest (or, turned around, smallest) number.
+    let column = |x: &[f32], turn: f32| (0..d).fold(0, |most, c| if turn * x[c] > turn * x[most] { c } else { most });
+    let grouped = |query: &[f32]| -> Vec<usize> {
+        let of = |turn: f32| {
+            let at = column(query, turn);
+            let mut group: Vec<usize> = (0..n).filter(|key| column(&keys[*key], turn) == at).collect();
+            group.sort_by(|a, b| keys[*b][at].abs().total_cmp(&keys[*a][at].abs()).then(a.cmp(b)));
+            group.truncate(keep);
+            group
+        };
+        let (largest, smallest) = (of(1.0), of(-1.0));
+        (0..n).filter(|key| largest.contains(key) || smallest.contains(key) || pinned(*key)).collect()
+    };
+    let all = |(i, query): (usize, &Vec<f32>)| {
+        let among = if choice.by == By::Grouped && keep < n { grouped(query) } else { common.clone() };
+        among.into_iter().filter(|key| attention.sees(span, attention.position(span, i), *key)).collect()
+    };
+    queries.iter().enumerate().map(all).collect()
+}
+
+/// Attention over chosen keys, one query at a time.
+pub fn attend_chosen(
+    attention: &Attention,
+    choice: &Choice,
+    q: Rows,
+    k: Rows,
+    v: Rows,
+    spans: &[Span],
+    mut out: RowsMut,
+) {
+    let width = attention.head_width;
+    for (s, span) in spans.iter().enumerate() {
+        for head in 0..attention.heads {
+            for (i, keys) in chosen(attention, choice, q, k, span, head).into_iter().enumerate() {
+                let keys = if keys.is_empty() { vec![attention.position(span, i)] } else { keys };
+                let all = probabilities(attention, q, k, (s, span), head, i);
+                // In proportion to their exact probabilities.
+                let total: f32 = keys.iter().map(|key| all[*key]).sum();
+                for c in head * width..(head + 1) * width {
+                    let sum: f32 = keys.iter().map(|key| all[*key] / total * v.get(span.keys.start + key, c)).sum();
+                    out.set(span.queries.start + i, c, sum);
                 }
             }
         }

@@ -7,7 +7,7 @@ use crate::simd::{Simd, kernel};
 
 /// Reads `n` elements of row `row` from column `at`.
 #[inline(always)]
-unsafe fn load<S: Simd>(data: Elements, at: usize, n: usize) -> S::F {
+pub(super) unsafe fn load<S: Simd>(data: Elements, at: usize, n: usize) -> S::F {
     unsafe {
         match (data, n == S::LANES) {
             (Elements::F32(d), true) => S::load(d.as_ptr().add(at)),

@@ -1,8 +1,10 @@
-//! Exact attention over packed sequences.
+//! Attention over packed sequences: exact, or over keys that are chosen first.
 //!
 //! One task is one sequence and head. `strip` takes a panel of queries at a time; `few` is for one or two queries
 //! (the first row of a classifier, the next token of a generation), where laying out keys would cost more than the work itself.
+//! `chosen` picks some of the keys and hands them to those two.
 
+mod chosen;
 mod few;
 mod importance;
 mod strip;
@@ -10,6 +12,7 @@ mod strip;
 use crate::epilogue::Place;
 use crate::simd::Level;
 use crate::{Aligned, PerWorker, Rows, RowsMut, Scratch, Team};
+pub use chosen::{By, Choice, attend_chosen};
 pub use importance::{Kept, Pooling, importance};
 use std::ops::Range;
 
@@ -26,6 +29,7 @@ pub(crate) struct Workspace {
     staging: Aligned<u32>,
     /// Pooled probabilities, one vector or one row of queries per key.
     pooled: Aligned<f32>,
+    chosen: chosen::Space,
 }
 
 /// What attention computes besides `softmax(q kᵀ · scale) v`.
@@ -130,15 +134,7 @@ pub fn attend_kept(
     kept: Option<&Kept>,
     scratch: &PerWorker<Scratch>,
 ) {
-    let width = attention.heads * attention.head_width;
-    for rows in [&q, &k, &v, &out.as_rows()] {
-        assert_eq!(rows.width(), width, "heads * head width");
-    }
-    assert_eq!(q.element(), k.element(), "q and k of one type");
-    assert_eq!(k.element(), v.element(), "k and v of one type");
-    for span in spans {
-        check(attention, span, &q, &k, &v, &out);
-    }
+    check(attention, &q, &k, &v, spans, &out);
     let mut out = out;
     let place = Place::of(&mut out);
     if let Some(kept) = kept {
@@ -147,9 +143,17 @@ pub fn attend_kept(
     attend_at(Level::active(), team, attention, q, k, v, spans, place, kept, scratch);
 }
 
-fn check(attention: &Attention, span: &Span, q: &Rows, k: &Rows, v: &Rows, out: &RowsMut) {
-    assert!(span.queries.end <= q.count().min(out.count()), "queries {:?}", span.queries);
-    check_keys(attention, span, k.count().min(v.count()));
+fn check(attention: &Attention, q: &Rows, k: &Rows, v: &Rows, spans: &[Span], out: &RowsMut) {
+    let width = attention.heads * attention.head_width;
+    for rows in [q, k, v, &out.as_rows()] {
+        assert_eq!(rows.width(), width, "heads * head width");
+    }
+    assert_eq!(q.element(), k.element(), "q and k of one type");
+    assert_eq!(k.element(), v.element(), "k and v of one type");
+    for span in spans {
+        assert!(span.queries.end <= q.count().min(out.count()), "queries {:?}", span.queries);
+        check_keys(attention, span, k.count().min(v.count()));
+    }
 }
 
 fn check_keys(attention: &Attention, span: &Span, rows: usize) {
@@ -180,6 +184,41 @@ fn attend_at(
     kept: Option<&Kept>,
     scratch: &PerWorker<Scratch>,
 ) {
+    each_head(team, attention, [q, k, v], spans, out, scratch, &|task, job, space| {
+        // SAFETY: the level is available and the job is as `each_head` promises.
+        unsafe {
+            match kept.and_then(|kept| kept.of(task)) {
+                Some((kept, step)) => strip::mix(level, job, kept, step, space),
+                None => exact(level, job, space),
+            }
+        }
+    });
+}
+
+/// # Safety
+/// The level is available; the job's views and result are consistent (see [`attend`]).
+unsafe fn exact(level: Level, job: &Job, space: &mut Workspace) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if job.q.count() <= FEW {
+            few::attend_at(level, job, space);
+        } else {
+            strip::attend(level, job, space);
+        }
+    }
+}
+
+/// Calls `work` for every span and head, by the whole team. Spans were compared with the views (see [`check`]), and no two
+/// jobs have results in common: each has its span's rows and its head's columns.
+fn each_head(
+    team: &Team,
+    attention: &Attention,
+    [q, k, v]: [Rows; 3],
+    spans: &[Span],
+    out: Place,
+    scratch: &PerWorker<Scratch>,
+    work: &(dyn Fn(usize, &Job, &mut Workspace) + Sync),
+) {
     team.run(spans.len() * attention.heads, &|task, worker| {
         let (index, head) = (task / attention.heads, task % attention.heads);
         let span = &spans[index];
@@ -194,18 +233,7 @@ fn attend_at(
             v: v.range(span.keys.clone()).columns(columns.clone()),
             out,
         };
-        let space = &mut scratch.get(worker).attention;
-        // SAFETY: the level is available, `check` compared all ranges with the views, and each task writes only its own
-        // span's rows and its own head's columns.
-        unsafe {
-            if let Some((kept, step)) = kept.and_then(|kept| kept.of(task)) {
-                strip::mix(level, &job, kept, step, space);
-            } else if span.queries.len() <= FEW {
-                few::attend_at(level, &job, space);
-            } else {
-                strip::attend(level, &job, space);
-            }
-        }
+        work(task, &job, &mut scratch.get(worker).attention);
     });
 }
 

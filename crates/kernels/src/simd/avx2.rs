@@ -142,6 +142,10 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn positives(a: __m256) -> u32 {
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, _mm256_setzero_ps())) as u32 }
+    }
+    #[inline(always)]
     unsafe fn sum(a: __m256) -> f32 {
         unsafe {
             let half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));

@@ -128,6 +128,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         }
     }
     #[inline(always)]
+    unsafe fn positives(a: __m512) -> u32 {
+        unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, _mm512_setzero_ps()) as u32 }
+    }
+    #[inline(always)]
     unsafe fn sum(a: __m512) -> f32 {
         unsafe { _mm512_reduce_add_ps(a) }
     }

@@ -123,6 +123,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn keep_between(v: Self::F, at: Self::F, low: Self::F, high: Self::F) -> Self::F;
     /// `v` where `at < limit`, zero elsewhere.
     unsafe fn keep_below(v: Self::F, at: Self::F, limit: Self::F) -> Self::F;
+    /// Bit i: whether lane i is above zero.
+    unsafe fn positives(a: Self::F) -> u32;
     unsafe fn sum(a: Self::F) -> f32;
     unsafe fn largest(a: Self::F) -> f32;
     /// The two halves of `LANES` bf16 pairs.

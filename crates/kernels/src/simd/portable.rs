@@ -121,6 +121,10 @@ impl Simd for Portable {
         std::array::from_fn(|i| if at[i] >= low[i] && at[i] <= high[i] { v[i] } else { f32::NEG_INFINITY })
     }
     #[inline(always)]
+    unsafe fn positives(a: V) -> u32 {
+        a.iter().enumerate().fold(0, |bits, (i, x)| bits | ((*x > 0.0) as u32) << i)
+    }
+    #[inline(always)]
     unsafe fn sum(a: V) -> f32 {
         a.iter().sum()
     }
