@@ -17,6 +17,7 @@ pub mod executor;
 mod families;
 #[cfg(feature = "hub")]
 mod hub;
+mod keys;
 mod load;
 mod mca;
 mod plan;
@@ -35,6 +36,7 @@ pub use executor::*;
 pub use families::HeadChoice;
 #[cfg(feature = "hub")]
 pub use hub::{OpenOptions, Transfer};
+pub use keys::{Keep, Keys, KeysBy, LayerKeys};
 pub use load::{LoadOptions, Model};
 pub use mca::{AttentionPlan, LayerAlpha, Length, Mca, Pooling, Sampler};
 pub use plan::{Activations, Bits, Plan, Precision, Quantization};

@@ -1,7 +1,7 @@
 //! The part of a plan that says how precisely attention's values are computed (Monte-Carlo Attention, Kim and Ko 2022,
 //! and its heirs).
 
-use crate::{Architecture, Error, Tokens, Wanted};
+use crate::{Architecture, Error, Keep, Keys, KeysBy, Tokens, Wanted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -16,6 +16,9 @@ pub struct AttentionPlan {
     /// Tokens that bring little to others are dropped, or skip feed-forward blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
+    /// Attention over a few keys that are chosen first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Keys>,
 }
 
 /// Values computed as precisely as attention needs them: per head and token
@@ -190,7 +193,8 @@ impl AttentionPlan {
     /// Checks the numbers.
     pub fn check(&self) -> Result<(), Error> {
         self.mca.as_ref().map_or(Ok(()), Mca::check)?;
-        self.tokens.as_ref().map_or(Ok(()), Tokens::check)
+        self.tokens.as_ref().map_or(Ok(()), Tokens::check)?;
+        self.keys.as_ref().map_or(Ok(()), Keys::check)
     }
 
     /// Checks that there will be a result of everything that is wanted: tokens that are dropped have none.
@@ -207,6 +211,8 @@ impl AttentionPlan {
     pub fn check_for(&self, architecture: &Architecture) -> Result<(), Error> {
         self.check()?;
         self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check_for(architecture))?;
+        self.keys.as_ref().map_or(Ok(()), |keys| keys.check_for(architecture))?;
+        self.check_together(architecture)?;
         let Some(mca) = &self.mca else { return Ok(()) };
         let layers = architecture.layers.len();
         if let Some(layer) = mca.layers.keys().find(|layer| **layer >= layers) {
@@ -220,10 +226,34 @@ impl AttentionPlan {
         }
         Ok(())
     }
+
+    /// Values within budgets and tokens that leave or skip go by all probabilities of a layer, which are never computed
+    /// where keys are chosen: a layer has one or the other.
+    fn check_together(&self, architecture: &Architecture) -> Result<(), Error> {
+        let Some(keys) = &self.keys else { return Ok(()) };
+        let chooses = |layer: &usize| keys.of(*layer, architecture).is_some();
+        for layer in (0..architecture.layers.len()).filter(chooses) {
+            let refuse = |what: &str, other: &str| {
+                Err(Error::new(format!(
+                    "attention: layer {layer} chooses keys and {what}, which goes by all keys; add keys{layer}=exact or {other}"
+                )))
+            };
+            if self.mca.as_ref().is_some_and(|mca| mca.alpha_of(layer).is_some()) {
+                return refuse("computes values within budgets", &format!("layer{layer}=exact"));
+            }
+            let (drop, skip) = self.tokens.as_ref().map_or((0.0, 0.0), |tokens| tokens.cuts(layer));
+            if drop > 0.0 || skip > 0.0 {
+                let name = if drop > 0.0 { "drop" } else { "skip" };
+                return refuse(&format!("{name}s tokens"), &format!("{name}{layer}=0"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// `exact`, or `SAMPLER:ALPHA`, with settings after commas: `graded:0.4`, `mca:0.4,seed=3,pooling=mean,padded=128,strict`,
-/// `mca:0.4,layer0=exact,layer5=0.2`, `exact,drop=0.5,drop0=0`, `graded:0.4,skip=0.3`.
+/// `mca:0.4,layer0=exact,layer5=0.2`, `exact,drop=0.5,drop0=0`, `graded:0.4,skip=0.3`, `exact,keys=64,by=norm,keys0=exact`.
+/// `sign:64` is short for `exact,keys=64,by=sign`, and so for what else keys are chosen by.
 impl FromStr for AttentionPlan {
     type Err = Error;
 
@@ -234,12 +264,21 @@ impl FromStr for AttentionPlan {
         };
         let mut settings = text.split(',');
         let first = settings.next().unwrap_or_default();
-        let mut plan = AttentionPlan { mca: sampler(first).map_err(wrong)?, tokens: None };
+        let mut plan = AttentionPlan::default();
+        match first.split_once(':').and_then(|(name, keep)| Some((KeysBy::named(name)?, keep))) {
+            Some((by, keep)) => {
+                let expected = || wrong(format!("keys is \"{keep}\"; a number of keys or auto is expected"));
+                plan.keys = Some(Keys { by, ..Keys::new(Keep::named(keep).ok_or_else(expected)?) });
+            }
+            None => plan.mca = sampler(first).map_err(wrong)?,
+        }
         for setting in settings {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
             if key.starts_with("drop") || key.starts_with("skip") {
                 let tokens = plan.tokens.get_or_insert_default();
                 tokens.set(key, number(key, value)?).ok_or_else(|| wrong(unknown(key)))?;
+            } else if let Some(done) = Keys::set(&mut plan.keys, key, value) {
+                done.map_err(wrong)?;
             } else if let Some(mca) = &mut plan.mca {
                 mca.set(key, value).map_err(wrong)?;
             } else {
@@ -254,7 +293,7 @@ impl FromStr for AttentionPlan {
 /// What to say to a setting that does not exist.
 fn unknown(key: &str) -> String {
     format!(
-        "no setting is called \"{key}\"; use drop, skip, dropN or skipN, and with a sampler seed, pooling, padded, strict or layerN"
+        "no setting is called \"{key}\"; use drop, skip, dropN, skipN, keys, keysN, by, ends or threshold, and with a sampler seed, pooling, padded, strict or layerN"
     )
 }
 
@@ -264,7 +303,7 @@ fn sampler(text: &str) -> Result<Option<Mca>, String> {
         return Ok(None);
     }
     let (name, alpha) = text.split_once(':').ok_or(
-        "exact, mca:ALPHA, calibrated:ALPHA, systematic:ALPHA, graded:ALPHA, mean:ALPHA or int8:ALPHA is expected",
+        "exact, mca:ALPHA, calibrated:ALPHA, systematic:ALPHA, graded:ALPHA, mean:ALPHA, int8:ALPHA or sign:KEYS is expected",
     )?;
     let alpha = alpha.parse().map_err(|_| format!("alpha is \"{alpha}\"; a number is expected"))?;
     let sampler = match name {
@@ -319,7 +358,8 @@ impl std::fmt::Display for AttentionPlan {
             Some(mca) => mca.fmt(f)?,
             None => f.write_str("exact")?,
         }
-        self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.fmt(f))
+        self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.fmt(f))?;
+        self.keys.as_ref().map_or(Ok(()), |keys| keys.fmt(f))
     }
 }
 
@@ -365,6 +405,9 @@ mod tests {
             "graded:1,pooling=mean,padded=128,strict,seed=3,layer0=exact,layer5=0.25",
             "exact,drop=0.5,drop0=0,skip=0.25,skip3=0.5",
             "graded:0.4,skip=0.3",
+            "exact,keys=64",
+            "exact,keys=auto,by=value,threshold=0.5,ends,keys0=exact,keys3=32,keys4=auto",
+            "graded:0.4,layer1=exact,skip=0.3,keys=8,by=grouped",
         ] {
             let plan: AttentionPlan = text.parse().unwrap();
             assert_eq!(plan.to_string(), text);
@@ -374,6 +417,10 @@ mod tests {
         let plan: AttentionPlan =
             serde_json::from_str(r#"{"mca": {"alpha": 0.4, "length": {"padded": 128}}}"#).unwrap();
         assert_eq!(plan.to_string(), "mca:0.4,padded=128");
+        let json = r#"{"keys": {"by": "sign", "keep": 64, "layers": {"0": "exact", "3": 32}}}"#;
+        let plan: AttentionPlan = serde_json::from_str(json).unwrap();
+        assert_eq!(plan.to_string(), "exact,keys=64,keys0=exact,keys3=32");
+        assert_eq!("norm:auto,ends".parse::<AttentionPlan>().unwrap().to_string(), "exact,keys=auto,by=norm,ends");
     }
 
     #[test]
@@ -397,6 +444,17 @@ mod tests {
             ("exact,dropx=1", "no setting"),
             ("exact,drop1x=1", "no setting"),
             ("exact,seed=1", "no setting"),
+            ("exact,keys", "a number of keys or auto"),
+            ("exact,keys=-1", "a number of keys or auto"),
+            ("exact,keys=0", "keys is 0"),
+            ("sign:0", "keys is 0"),
+            ("sign:many", "a number of keys or auto"),
+            ("exact,keys=8,keys1=x", "or exact"),
+            ("exact,keys=8,keysx=1", "no setting"),
+            ("exact,keys=8,by=best", "sign, norm, value or grouped"),
+            ("exact,keys=8,threshold=nan", "threshold is NaN"),
+            ("exact,by=norm", "must come before"),
+            ("exact,keys=8,ends=1", "takes no value"),
         ] {
             let message = text.parse::<AttentionPlan>().unwrap_err().to_string();
             assert!(message.contains(part) && !message.contains('\n'), "{text}: {message}");
@@ -406,6 +464,9 @@ mod tests {
             r#"{"mca": {}}"#,
             r#"{"mca": {"alpha": 0.4, "sampler": "x"}}"#,
             r#"{"mcq": {"alpha": 0.4}}"#,
+            r#"{"keys": {"by": "sign"}}"#,
+            r#"{"keys": {"keep": -1}}"#,
+            r#"{"keys": {"keep": 8, "layers": {"0": "never"}}}"#,
         ] {
             assert!(serde_json::from_str::<AttentionPlan>(json).is_err(), "{json}");
         }
