@@ -7,7 +7,7 @@ use sparing_model::{AttentionPlan, Calibration, Length, Model};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How precisely attention's values are computed, and for which tokens.
+/// How precisely attention's values are computed, for which tokens, over which keys.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Attention")]
 pub struct AttentionArgs {
@@ -16,7 +16,9 @@ pub struct AttentionArgs {
     /// follow after commas: seed=N, pooling=max|mean|median, padded=128 (as the authors count), strict (never fall back to
     /// the exact product), layer3=0.2, layer0=exact. Tokens that bring less to others than a share of what tokens do on average
     /// cost less too: drop=0.6 (they leave; for heads that read the first token), skip=0.6 (they pass by the feed-forward
-    /// block), drop0=0 (never in layer 0); such as exact,drop=0.6 [default: what the model's plan says, else exact]
+    /// block), drop0=0 (never in layer 0); such as exact,drop=0.6. Attention over a few keys of every head: keys=64, or keys=auto
+    /// (16, 64 or 128 by length), by=sign|norm|value|grouped, ends (keep first token and separators), threshold=1 (of value),
+    /// keys0=exact, keys3=32; sign:64 is short for exact,keys=64 [default: what the model's plan says, else exact]
     #[arg(long, value_name = "HOW", value_parser = plan)]
     pub attention: Option<AttentionPlan>,
 

@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// The program for what a caller wants, with economised values if there is one.
-    fn planned(&self, wanted: &Wanted) -> Option<&Program> {
+    pub(crate) fn planned(&self, wanted: &Wanted) -> Option<&Program> {
         let economised = self.programs.economised.as_ref()?;
         Some(match wanted {
             Wanted::Head => &economised.head,
@@ -210,8 +210,8 @@ impl Engine {
         examined: &mut Vec<Sums>,
     ) -> Result<Outputs, Error> {
         batch.check(&self.architecture)?;
-        if self.attention.tokens.is_some() {
-            return Err(Error::new("attention: only values can be examined; leave out drop and skip"));
+        if self.attention.tokens.is_some() || self.attention.keys.is_some() {
+            return Err(Error::new("attention: only values can be examined; leave out drop, skip and keys"));
         }
         let program = self.planned(&batch.wanted).ok_or_else(|| {
             Error::new("attention is exact: there is nothing to examine; give --attention, such as mca:0.4")

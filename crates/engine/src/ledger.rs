@@ -5,6 +5,7 @@ use crate::layout::Layout;
 use crate::program::{Attend, Op, Part, Positions, Program, RowSet, Segment};
 use crate::run::Machine;
 use sparing_kernels::Activation;
+use sparing_kernels::attention::By;
 use sparing_model::{GlobalTokens, NormKind, Wanted};
 
 /// Operations counted for one element of a layer norm.
@@ -61,7 +62,10 @@ impl Engine {
             Wanted::Head => &self.programs.head_exact,
             Wanted::Rows(_) => self.programs.rows_exact.as_ref().unwrap_or(&self.programs.head_exact),
         };
-        let run = self.count(self.program(wanted), lengths, wanted);
+        // What is chosen by the text is counted while it runs; how many keys are is known.
+        let known = self.attention().mca.is_none() && self.attention().tokens.is_none();
+        let program = self.planned(wanted).filter(|_| known).unwrap_or_else(|| self.program(wanted));
+        let run = self.count(program, lengths, wanted);
         let exact = self.count(exact, &padded, wanted);
         let parts = Part::EVERY
             .iter()
@@ -166,6 +170,10 @@ impl Machine {
                 flops[Part::Scores as usize] += 2 * width * scores;
                 flops[Part::Values as usize] += 2 * width * scores;
                 flops[Part::Norms as usize] += SOFTMAX_FLOPS * attend.heads as u64 * scores;
+                if attend.keys.is_some() {
+                    // Choosing looks at every number of the queries and keys once.
+                    flops[Part::Importance as usize] += width * (rows(attend.queries) + rows(RowSet::All));
+                }
                 flops[Part::Positions as usize] += match attend.positions {
                     Positions::None => 0,
                     Positions::Buckets(_) => attend.heads as u64 * scores,
@@ -181,8 +189,13 @@ impl Machine {
     }
 }
 
-/// Query-key pairs of a sequence that attention looks at.
+/// Query-key pairs of a sequence that attention looks at. Chosen keys are taken to be spread evenly, groups to be full.
 fn pairs(attend: &Attend, queries: usize, keys: usize, globals: usize) -> u64 {
+    if let Some(chosen) = attend.keys.filter(|chosen| chosen.keep.of(keys) < keys) {
+        let groups = if chosen.by == By::Grouped { 2 } else { 1 };
+        let kept = (groups * chosen.keep.of(keys)).min(keys) as u64;
+        return pairs(&Attend { keys: None, ..attend.clone() }, queries, keys, globals) * kept / keys as u64;
+    }
     let at = |position: usize| {
         let (low, high) = match attend.window {
             Some(window) => (position.saturating_sub(window), (position + window + 1).min(keys)),

@@ -1,6 +1,8 @@
 //! The compiled form of a model: segments of steps over buffers.
 
 use sparing_kernels::Activation;
+use sparing_kernels::attention::By;
+use sparing_model::Keep;
 
 /// Which rows a segment works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,6 +286,17 @@ pub(crate) struct Attend {
     pub(crate) k: View,
     pub(crate) v: View,
     pub(crate) out: View,
+    /// Over which keys; `None`: over all.
+    pub(crate) keys: Option<ChosenKeys>,
+}
+
+/// The keys of an attention that looks at some only.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ChosenKeys {
+    pub(crate) by: By,
+    pub(crate) keep: Keep,
+    /// The ends of a sequence and of its parts are kept before all others.
+    pub(crate) ends: bool,
 }
 
 /// Values of all tokens, as precise as an attention needs them.
@@ -354,6 +367,6 @@ pub(crate) struct Program {
     pub(crate) output_rows: RowSet,
     /// Result rows are scaled to unit length.
     pub(crate) normalise: bool,
-    /// Whether tokens are dropped or skip something, so that what is done depends on the input.
+    /// Whether tokens are dropped or skip something, or keys are chosen: what is done is counted while it is.
     pub(crate) selects: bool,
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Attention over a few keys of every head, chosen before any score is computed. Sequences with no more keys than are kept
-/// are exact. A last layer of which the head reads one row stays exact too: it has one query, which costs no more than
-/// choosing would.
+/// are exact. The last attention stays exact too where the head reads one row of it: it has one query, which costs no more
+/// than choosing would.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keys {
@@ -182,7 +182,8 @@ impl Keys {
     /// How many keys a layer keeps; `None`: the layer is exact.
     pub fn of(&self, layer: usize, architecture: &Architecture) -> Option<Keep> {
         let one_row = matches!(architecture.head.rows, HeadRows::First | HeadRows::Last);
-        if one_row && layer + 1 == architecture.layers.len() {
+        let last = one_row && architecture.last_attention() == Some(layer);
+        if last || architecture.layers[layer].attention.heads == 0 {
             return None;
         }
         match self.layers.get(&layer) {

@@ -22,8 +22,8 @@ pub(crate) use constants::{Constants, Packed};
 use layer::Reach;
 use sparing_kernels::{Activation, Element, Format, Team, isa};
 use sparing_model::{
-    Activations, Architecture, AttentionPlan, Calibration, Error, HeadRows, Linear, Mca, Precision, ProjectionPlace,
-    Tokens, Weights,
+    Activations, Architecture, AttentionPlan, Calibration, Error, HeadRows, Keys, Linear, Mca, Precision,
+    ProjectionPlace, Tokens, Weights,
 };
 
 /// What a program computes.
@@ -50,14 +50,14 @@ pub(crate) struct Compiled {
     pub(crate) head_exact: Program,
     /// What [`Compiled::rows`] would be without economies.
     pub(crate) rows_exact: Option<Program>,
-    /// The first three with economised values or tokens, if the plan has any.
+    /// The first three with economised values, tokens or keys, if the plan has any.
     pub(crate) economised: Option<Economised>,
     /// Element types of the local buffers.
     pub(crate) locals: Vec<Element>,
     pub(crate) constants: Constants,
 }
 
-/// Programs with economised values or tokens.
+/// Programs with economised values, tokens or keys.
 pub(crate) struct Economised {
     pub(crate) hidden: Program,
     pub(crate) head: Program,
@@ -94,7 +94,7 @@ pub(crate) fn compile(
     let (hidden, head) = (compiler.program(Mode::Hidden)?, compiler.program(head_mode)?);
     let head_exact = compiler.program(head_exact)?;
     let mut economised = None;
-    if mca.is_some() || attention.tokens.is_some() {
+    if mca.is_some() || attention.tokens.is_some() || attention.keys.is_some() {
         compiler.economise = true;
         economised = Some(Economised {
             hidden: compiler.program(Mode::Hidden)?,
@@ -135,6 +135,8 @@ struct Compiler<'a> {
     mca: Option<&'a Mca>,
     /// Which tokens are economised, if any are.
     tokens: Option<&'a Tokens>,
+    /// Which keys attention looks at, if not all.
+    keys: Option<&'a Keys>,
     /// Whether the program at hand does so.
     economise: bool,
 }
@@ -165,6 +167,7 @@ impl<'a> Compiler<'a> {
             locals,
             mca: attention.mca.as_ref(),
             tokens: attention.tokens.as_ref(),
+            keys: attention.keys.as_ref(),
             economise: false,
         }
     }
@@ -204,7 +207,11 @@ impl<'a> Compiler<'a> {
         }
         code.next_rows(RowSet::All);
         self.locals = code.locals;
-        let selects = code.segments.iter().any(|segment| matches!(segment, Segment::Select(_)));
+        let selects = code.segments.iter().any(|segment| match segment {
+            Segment::Select(_) => true,
+            Segment::Attend(attend) => attend.keys.is_some(),
+            _ => false,
+        });
         Ok(Program { segments: code.segments, output: x, output_rows: rows, normalise, selects })
     }
 

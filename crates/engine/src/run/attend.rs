@@ -1,13 +1,14 @@
 //! Attention segments: the kernel does the work; positions that depend on the query are prepared here.
 
 use super::rearrange::{copy_row, taking};
+use super::tokens::always_stays;
 use super::{Machine, rows};
 use crate::arena::Arena;
 use crate::generate::Cache;
 use crate::layout::{Layout, Spans};
 use crate::program::{Attend, Positions, RowSet};
 use crate::relative::{BLOCK, SEGMENT_COLUMNS};
-use sparing_kernels::attention::{Attention, ScoreBias, Span, attend_kept};
+use sparing_kernels::attention::{Attention, Choice, ScoreBias, Span, attend_chosen, attend_kept};
 use sparing_kernels::{Activation, Buffer, Chunks, Element, Epilogue, PerWorker, Rows, RowsMut, Scratch, gemm};
 
 /// Bytes of position scores to hold at a time.
@@ -63,6 +64,11 @@ impl Machine {
         // For this attention only: the next one of these rows may have other keys.
         let kept = values.kept_for.take().filter(|kept| kept == step).map(|_| &values.kept);
         let tokens = layout.count(RowSet::All);
+        values.pinned.clear();
+        if step.keys.is_some_and(|keys| keys.ends) {
+            let rows = layout.sequences.iter().flat_map(|rows| rows.clone().map(move |row| (rows, row)));
+            values.pinned.extend(rows.map(|(rows, row)| always_stays(layout, rows, row)));
+        }
         taking(full, step.out, |full, out| {
             let q = rows(full, step.q, queries);
             let (mut k, mut v) = (rows(full, step.k, tokens), rows(full, step.v, tokens));
@@ -70,8 +76,12 @@ impl Machine {
                 (k, v) = cache.append(step.layer, layout.past, k, v);
             }
             let mut out = out.rows_mut(queries, step.out.stride).columns(step.out.start..step.out.end);
-            self.scored(step, layout, wave, scratch, q, false, &mut |attention, spans| {
-                attend_kept(&self.team, attention, q, k, v, spans, out.borrow(), kept, scratch);
+            self.scored(step, layout, wave, scratch, q, false, &mut |attention, spans| match step.keys {
+                None => attend_kept(&self.team, attention, q, k, v, spans, out.borrow(), kept, scratch),
+                Some(keys) => {
+                    let choice = Choice { by: keys.by, keep: &|of| keys.keep.of(of), pinned: &values.pinned };
+                    attend_chosen(&self.team, attention, &choice, q, k, v, spans, out.borrow(), scratch);
+                }
             });
         });
     }

@@ -37,7 +37,7 @@ impl Machine {
 }
 
 /// The ends of a sequence and of its parts: what heads read, and separators.
-fn always_stays(layout: &Layout, tokens: &Range<usize>, row: usize) -> bool {
+pub(super) fn always_stays(layout: &Layout, tokens: &Range<usize>, row: usize) -> bool {
     row == tokens.start || row + 1 == tokens.end || layout.types[row] != layout.types[row + 1]
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Space {
     /// What every token of the batch brings to others, and one row of values.
     pub(crate) measures: Vec<f32>,
     pub(crate) row: Vec<f32>,
+    /// Keys that are kept before all others, by row; empty: none are.
+    pub(crate) pinned: Vec<bool>,
 }
 
 impl Default for Space {
@@ -44,6 +46,7 @@ impl Default for Space {
             done: 0,
             measures: Vec::new(),
             row: Vec::new(),
+            pinned: Vec::new(),
         }
     }
 }

@@ -56,7 +56,7 @@ struct Attention {
 impl Attention {
     fn new(engine: &Engine) -> Option<Attention> {
         let (plan, spent) = (engine.attention(), engine.spending());
-        (plan.mca.is_some() || plan.tokens.is_some()).then(|| Attention {
+        (!plan.is_exact()).then(|| Attention {
             plan: plan.to_string(),
             seed: plan.mca.as_ref().map_or(0, |mca| mca.seed),
             values_ratio: spent.values_ratio(),

@@ -3,10 +3,11 @@
 use super::super::{Code, Compiler};
 use super::projections::Projection;
 use super::{Buffers, Reach};
-use crate::program::{Attend, Full, Part, Positions, RowSet, Segment, Select, Values, View};
+use crate::program::{Attend, ChosenKeys, Full, Part, Positions, RowSet, Segment, Select, Values, View};
 use crate::relative::{Buckets, Relative};
 use sparing_kernels::Activation;
-use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, Source};
+use sparing_kernels::attention::By;
+use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, KeysBy, Layer, Source};
 
 impl<'a> Compiler<'a> {
     /// From the residual stream to what attention returns, in `buffers`. Returns whether tokens may skip the feed-forward
@@ -69,6 +70,7 @@ impl<'a> Compiler<'a> {
             k,
             v,
             out: buffers.context,
+            keys: self.chosen_keys(index).filter(|_| rows == RowSet::All),
         };
         if economised {
             let matrix = self.collector.matrix(&[(&attention.value, None)], self.format);
@@ -99,6 +101,20 @@ impl<'a> Compiler<'a> {
         let (drop, skip) = tokens.map_or((0.0, 0.0), |tokens| tokens.cuts(index));
         let blocks = layer.ffns.iter().any(|ffn| !ffn.up.is_empty());
         (drop, if blocks { skip } else { 0.0 })
+    }
+
+    /// The keys that a layer's attention looks at, if not all. Where only some queries are wanted, they see all: they cost
+    /// less than choosing keys would.
+    fn chosen_keys(&self, layer: usize) -> Option<ChosenKeys> {
+        let keys = self.keys.filter(|_| self.economise)?;
+        let by = match keys.by {
+            KeysBy::Sign => By::Sign,
+            KeysBy::Norm => By::Norm,
+            KeysBy::Value => By::Value(keys.threshold),
+            KeysBy::Grouped => By::Grouped,
+        };
+        let keep = keys.of(layer, self.architecture)?;
+        Some(ChosenKeys { by, keep, ends: keys.ends })
     }
 
     /// Whether a layer's values are economised when the caller does not want the exact model.
