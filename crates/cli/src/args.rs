@@ -26,7 +26,7 @@ sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays th
   sparing inspect MODEL           parameters, FLOPs and time by part, as table and picture
   sparing bench MODEL             latency and throughput by batch, length, precision and threads
   sparing quantize MODEL          weights in 2 to 8 bits, and what that costs in accuracy
-  sparing quantize MODEL          fewer bits for the weights: a smaller model, and what it costs in accuracy
+  sparing study mca --model …     a published experiment done again, its numbers beside ours
 
 MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Without one, the model that comes with
 the program is used, which tells whether a review is positive:

@@ -41,7 +41,7 @@ pub struct Point {
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 24.0;
-const TOP: f64 = 78.0;
+const TOP: f64 = 92.0;
 const HEIGHT: f64 = 330.0;
 
 /// What the picture spans: the least and largest of an axis, and its marks.

@@ -78,6 +78,8 @@ fn a_study_goes_on_where_it_was() {
     assert_eq!(more.len(), 10);
     assert_eq!((&more[8]["attention"], &more[8]["seeds"]), (&"graded:2,strict".into(), &1.into()));
     assert_eq!((&more[9]["attention"], &more[9]["way"]), (&"exact,drop=0.6".into(), &Value::Null));
+    let alone = run(&["--samplers", "none", "--precision", "f32", "--attention", "exact,skip=0.5"]);
+    assert_eq!((alone.len(), &alone[10]["attention"]), (11, &"exact,skip=0.5".into()));
     let tables = std::fs::read_to_string(out.join("mca.md")).unwrap();
     for part in ["## Table 1: BERT", "the paper's BERT | 83.60", "model (4 rows, 3 seeds)", "exact,drop=0.6"] {
         assert!(tables.contains(part), "{part}\n{tables}");

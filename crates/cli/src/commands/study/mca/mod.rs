@@ -66,7 +66,7 @@ pub struct McaArgs {
     )]
     alpha: Vec<String>,
 
-    /// How budgets are spent: paper, calibrated, systematic, graded, mean, int8
+    /// How budgets are spent: paper, calibrated, systematic, graded, mean, int8; or none, for --attention alone
     #[arg(long, value_name = "SAMPLER", value_delimiter = ',', default_value = "paper")]
     samplers: Vec<String>,
 
@@ -140,7 +140,7 @@ impl McaArgs {
             let sampler = plan.mca.map(|mca| mca.sampler);
             sampler.ok_or_else(|| Failure::Usage(format!("--samplers {name}: is no sampler; such as paper,graded")))
         };
-        self.samplers.iter().map(one).collect()
+        self.samplers.iter().filter(|name| *name != "none").map(one).collect()
     }
 
     fn named(&self) -> Result<Vec<Named>, Failure> {
