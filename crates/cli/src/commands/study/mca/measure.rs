@@ -4,11 +4,11 @@ use super::results::{Measured, Score};
 use super::subject::{Planned, Subject};
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::machine::Stopwatch;
 use sparing_engine::{Engine, Options, RunOptions};
 use sparing_model::{Batch, Calibration, Outputs};
 use sparing_tasks::Mean;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// How long inputs are with padding, as the authors have it.
 const PADDED: usize = 128;
@@ -29,19 +29,25 @@ impl Effort {
     }
 }
 
-/// Best seconds of every batch so far.
-struct Best(Vec<f64>);
+/// Best seconds of every batch so far: by the clock, and of CPU time.
+struct Best(Vec<[f64; 2]>);
 
 impl Best {
+    fn new(batches: usize) -> Best {
+        Best(vec![[f64::INFINITY; 2]; batches])
+    }
+
     fn time(&mut self, number: usize, run: impl FnOnce() -> Result<Outputs, Failure>) -> Result<Outputs, Failure> {
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let outputs = run()?;
-        self.0[number] = self.0[number].min(start.elapsed().as_secs_f64());
+        let lap = watch.lap();
+        let best = &mut self.0[number];
+        *best = [best[0].min(lap.wall.as_secs_f64()), best[1].min(lap.cpu.as_secs_f64())];
         Ok(outputs)
     }
 
-    fn sum(&self) -> f64 {
-        self.0.iter().sum()
+    fn sum(&self) -> [f64; 2] {
+        self.0.iter().fold([0.0; 2], |sum, best| [sum[0] + best[0], sum[1] + best[1]])
     }
 }
 
@@ -69,8 +75,7 @@ pub fn measure(
     };
     let (exactly, first) = (RunOptions::exact(), RunOptions { seed: Some(0), ..RunOptions::default() });
     let batches = prepared.batches();
-    let (mut exact_best, mut best) =
-        (Best(vec![f64::INFINITY; batches.len()]), Best(vec![f64::INFINITY; batches.len()]));
+    let (mut exact_best, mut best) = (Best::new(batches.len()), Best::new(batches.len()));
     let (mut exact_outputs, mut outputs) = (Vec::new(), Vec::new());
     for round in 0..effort.rounds {
         (exact_outputs, outputs) = (Vec::new(), Vec::new());
@@ -101,6 +106,7 @@ pub fn measure(
     let tokens: usize = prepared.lengths().sum();
     let padded: usize = prepared.lengths().map(|length| length.max(PADDED)).sum();
     let spent = engine.spending();
+    let ([exact_seconds, exact_cpu], [seconds, cpu]) = (exact_best.sum(), best.sum());
     Ok(Measured {
         cell: planned.cell.clone(),
         scores: exact.iter().enumerate().map(score).collect(),
@@ -110,9 +116,11 @@ pub fn measure(
         values: spent.values_ratio(),
         attention_ratio: spent.attention_ratio(),
         whole: spent.model_ratio(),
-        time: exact_best.sum() / best.sum(),
-        seconds: best.sum(),
-        exact_seconds: exact_best.sum(),
+        time: exact_seconds / seconds,
+        // Systems that do not tell CPU time tell none for either.
+        cpu: if cpu > 0.0 { exact_cpu / cpu } else { exact_seconds / seconds },
+        seconds,
+        exact_seconds,
         threads: engine.threads(),
         rounds: effort.rounds,
     })
