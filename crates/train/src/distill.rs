@@ -125,6 +125,7 @@ impl Distill<'_> {
             max_tokens: self.max_tokens,
             quantization: quantization.as_ref(),
             economy: &economy,
+            masks: None,
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Distillation on {}", self.train.task.name()),

@@ -53,6 +53,7 @@ impl Finetune<'_> {
             max_tokens: self.max_tokens,
             quantization: quantization.as_ref(),
             economy: &economy,
+            masks: None,
             place: &self.place,
             seeds: self.seeds.len(),
             title: format!("Fine-tuning on {}", self.train.task.name()),

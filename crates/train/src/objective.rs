@@ -3,7 +3,7 @@
 use crate::batches::padded_length;
 use crate::data::{Example, Target};
 use crate::losses::{binary_cross_entropy, cross_entropy, mean_squared};
-use crate::{Capture, LinearHook, Mode, Network, PaddedBatch, Parameters};
+use crate::{Capture, Holes, LinearHook, Mode, Network, PaddedBatch, Parameters};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use sparing_model::{Error, Sequence};
 
@@ -14,6 +14,11 @@ pub trait Objective {
 
     /// The mean loss of these examples, tracked by autodiff.
     fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error>;
+
+    /// Weights that stay zero.
+    fn holes(&self) -> Option<&Holes> {
+        None
+    }
 
     /// Who sees the linear maps; what it remembers belongs to a checkpoint.
     fn hook(&self) -> Option<&dyn LinearHook> {
@@ -55,12 +60,18 @@ pub struct Supervised<'a> {
     examples: &'a [Example],
     lengths: Vec<usize>,
     hook: Option<&'a dyn LinearHook>,
+    holes: Option<&'a Holes>,
 }
 
 impl<'a> Supervised<'a> {
     /// Trains this network on these examples, every linear map seen by the hook.
     pub fn new(network: &'a Network, examples: &'a [Example], hook: Option<&'a dyn LinearHook>) -> Self {
-        Supervised { network, examples, lengths: lengths(examples), hook }
+        Supervised { network, examples, lengths: lengths(examples), hook, holes: None }
+    }
+
+    /// The same with weights that stay zero.
+    pub fn with_holes(self, holes: &'a Holes) -> Self {
+        Supervised { holes: Some(holes), ..self }
     }
 }
 
@@ -71,6 +82,10 @@ impl Objective for Supervised<'_> {
 
     fn hook(&self) -> Option<&dyn LinearHook> {
         self.hook
+    }
+
+    fn holes(&self) -> Option<&Holes> {
+        self.holes
     }
 
     fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error> {

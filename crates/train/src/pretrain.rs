@@ -83,6 +83,7 @@ impl Pretrain<'_> {
             max_tokens: Some(most),
             quantization: quantization.as_ref(),
             economy: &Economy::default(),
+            masks: None,
             place: &self.place,
             seeds: self.seeds.len(),
             title: if causal { "Causal language modelling" } else { "Masked language modelling" }.to_string(),

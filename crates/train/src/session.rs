@@ -6,7 +6,7 @@ use crate::log::{self, Line};
 use crate::objective::Objective;
 use crate::prepare::Store;
 use crate::trainer::{Event, Judge, TrainOptions, Watch, train};
-use crate::{BurnExecutor, FakeQuantization, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
+use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{CALIBRATION_FILE, Error, Model, Plan, Tokenizer, Weights};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
@@ -74,6 +74,8 @@ pub(crate) struct Session<'a> {
     pub(crate) max_tokens: Option<usize>,
     pub(crate) quantization: Option<&'a FakeQuantization>,
     pub(crate) economy: &'a Economy,
+    /// Weights that are not there are not stored.
+    pub(crate) masks: Option<&'a Masks>,
     pub(crate) place: &'a Place,
     pub(crate) seeds: usize,
     pub(crate) title: String,
@@ -151,8 +153,12 @@ impl Session<'_> {
         let calibration = self.economy.calibrate(&self.prepared.architecture, parameters)?;
         let calibration = calibration.map(|calibration| calibration.to_bytes()).transpose()?;
         extra.extend(calibration.as_ref().map(|bytes| (CALIBRATION_FILE, bytes.as_slice())));
-        let store = |tensors| self.quantization.map_or(Ok(vec![]), |q| q.store(tensors));
-        let store = self.quantization.is_some().then_some(&store as &Store<'_>);
+        let store = |tensors| match (self.quantization, self.masks) {
+            (Some(quantization), _) => quantization.store(tensors),
+            (_, Some(masks)) => masks.store(tensors),
+            (None, None) => Ok(tensors),
+        };
+        let store = Some(&store as &Store<'_>);
         self.prepared.write(&target, parameters, &extra, store)?;
         let losses: Vec<f64> =
             lines.iter().filter_map(|l| if let Line::Step { loss, .. } = l { Some(*loss) } else { None }).collect();

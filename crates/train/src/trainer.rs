@@ -334,6 +334,9 @@ impl<'a> Run<'a> {
             collect(parameters, &value, &mut gradients);
             losses.push(value.inner());
         }
+        if let Some(holes) = self.objective.holes() {
+            holes.clear_gradients(&mut gradients);
+        }
         let rate = o.schedule.at(state.step, self.total);
         let norm = optimizer.update(parameters, gradients, rate)?;
         state.step += 1;

@@ -106,8 +106,8 @@ impl Weights {
                 scales.values.iter().for_each(|scale| bytes.extend_from_slice(&scale.to_le_bytes()));
                 Grid { bits: scales.bits, axis: scales.axis, start: end, end: bytes.len() }
             });
-            let source =
-                Source { path: old.path.clone(), prefix: old.prefix.clone(), bytes: Bytes::Held(bytes.into()) };
+            let (path, prefix, stored) = (old.path.clone(), old.prefix.clone(), bytes.len());
+            let source = Source { path, prefix, bytes: Bytes::Held(bytes.into()), stored };
             *file = weights.files.len();
             *place = Place { name: tensor.name, dtype: tensor.dtype, shape: tensor.shape, start: 0, end, grid };
             weights.files.push(Arc::new(source));

@@ -8,6 +8,7 @@ mod owned;
 mod packing;
 mod quantized;
 mod shards;
+mod sparse;
 
 use crate::{Bias, Error};
 pub(crate) use edit::Cut;
@@ -45,6 +46,8 @@ pub(crate) struct Source {
     /// What its tensors' names begin with here, and not in the file.
     prefix: String,
     bytes: Bytes,
+    /// Bytes on disk, which are fewer where tensors are stored sparsely.
+    stored: usize,
 }
 
 impl Source {
@@ -131,7 +134,7 @@ impl Weights {
 
     /// Bytes of the files, headers included; of tensors that replace some of theirs, without.
     pub fn file_bytes(&self) -> usize {
-        self.files.iter().map(|file| file.bytes().len()).sum()
+        self.files.iter().map(|file| file.stored).sum()
     }
 
     /// The tensor of this name. The error names it and the files searched.
@@ -186,8 +189,13 @@ impl Weights {
     }
 
     /// Takes in one file; its tensors are called `prefix` + their name.
-    fn add(&mut self, path: String, what: &str, bytes: Bytes, prefix: &str) -> Result<(), Error> {
-        let places = file::places(bytes.as_slice(), what)?;
+    fn add(&mut self, path: String, what: &str, mut bytes: Bytes, prefix: &str) -> Result<(), Error> {
+        let stored = bytes.as_slice().len();
+        let mut places = file::places(bytes.as_slice(), what)?;
+        if sparse::is_sparse(&places) {
+            bytes = Bytes::Held(sparse::expand(bytes.as_slice(), what)?.into());
+            places = file::places(bytes.as_slice(), what)?;
+        }
         let file = self.files.len();
         for mut place in places {
             place.name.insert_str(0, prefix);
@@ -200,7 +208,7 @@ impl Weights {
             }
             self.index.insert(place.name.clone(), (file, place));
         }
-        self.files.push(Arc::new(Source { path, prefix: prefix.to_string(), bytes }));
+        self.files.push(Arc::new(Source { path, prefix: prefix.to_string(), bytes, stored }));
         Ok(())
     }
 

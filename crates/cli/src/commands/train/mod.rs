@@ -15,6 +15,8 @@ mod pretrain;
 #[cfg(feature = "train")]
 mod report;
 #[cfg(feature = "train")]
+mod ticket;
+#[cfg(feature = "train")]
 mod watch;
 
 use crate::failure::Failure;
@@ -37,6 +39,7 @@ enum TrainCommand {
     Finetune(finetune::FinetuneArgs),
     Distill(distill::DistillArgs),
     Pretrain(pretrain::PretrainArgs),
+    Ticket(ticket::TicketArgs),
     Average(average::AverageArgs),
     Bench(bench::BenchArgs),
 }
@@ -49,6 +52,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         TrainCommand::Finetune(args) => finetune::finetune(args),
         TrainCommand::Distill(args) => distill::distill(args),
         TrainCommand::Pretrain(args) => pretrain::pretrain(args),
+        TrainCommand::Ticket(args) => ticket::ticket(args),
         TrainCommand::Average(args) => average::average(args),
         TrainCommand::Bench(args) => bench::bench(args),
     }

@@ -8,12 +8,17 @@ use sparing_tasks::Value;
 use sparing_train::{Event, Summary};
 use std::io::Write;
 
-/// Told which seed of the list is trained and what happens; false asks to stop.
+/// Told which one of the list is trained and what happens; false asks to stop.
 type Tell<'a> = dyn FnMut(usize, &Event) -> bool + 'a;
 
 /// Runs a training with these seeds, showing how it goes.
 pub fn watched(seeds: &[u64], job: impl FnOnce(&mut Tell<'_>) -> Result<Summary, Error>) -> Result<Summary, Error> {
-    let mut watcher = Watcher::new(seeds);
+    watched_as(seeds.iter().map(|seed| format!("seed {seed}")).collect(), job)
+}
+
+/// Runs several trainings of these names, showing how they go.
+pub fn watched_as<T>(names: Vec<String>, job: impl FnOnce(&mut Tell<'_>) -> Result<T, Error>) -> Result<T, Error> {
+    let mut watcher = Watcher::new(names);
     let summary = job(&mut |number, event| watcher.event(number, event));
     watcher.end();
     summary
@@ -22,14 +27,14 @@ pub fn watched(seeds: &[u64], job: impl FnOnce(&mut Tell<'_>) -> Result<Summary,
 /// Shows how training goes.
 struct Watcher {
     bar: ProgressBar,
-    seeds: Vec<u64>,
+    names: Vec<String>,
     current: Option<usize>,
     metric: String,
 }
 
 impl Watcher {
-    fn new(seeds: &[u64]) -> Watcher {
-        Watcher { bar: progress::bar(0, "updates"), seeds: seeds.to_vec(), current: None, metric: String::new() }
+    fn new(names: Vec<String>) -> Watcher {
+        Watcher { bar: progress::bar(0, "updates"), names, current: None, metric: String::new() }
     }
 
     /// Takes an event; false after Ctrl-C.
@@ -43,17 +48,17 @@ impl Watcher {
             Event::Step { step, total, loss, speed } => {
                 self.bar.set_length(*total);
                 self.bar.set_position(*step);
-                let seed = if self.seeds.len() > 1 { format!("seed {}, ", self.seeds[number]) } else { String::new() };
-                self.bar.set_message(format!("{seed}loss {loss:.4}, {}{} tokens/s", self.metric, count(*speed)));
+                let name = if self.names.len() > 1 { format!("{}, ", self.names[number]) } else { String::new() };
+                self.bar.set_message(format!("{name}loss {loss:.4}, {}{} tokens/s", self.metric, count(*speed)));
             }
             Event::Evaluated { step, metrics, best } => {
                 let shown = metrics.iter().map(value).collect::<Vec<_>>().join(", ");
                 self.metric = metrics.first().map(|v| value(v) + ", ").unwrap_or_default();
                 let best = if *best { " (best so far)" } else { "" };
-                self.say(&format!("seed {}, update {step}: {shown}{best}", self.seeds[number]));
+                self.say(&format!("{}, update {step}: {shown}{best}", self.names[number]));
             }
             Event::Resumed { step } => {
-                self.say(&format!("seed {}: going on from update {step}", self.seeds[number]));
+                self.say(&format!("{}: going on from update {step}", self.names[number]));
             }
             Event::Waiting => {}
         }
