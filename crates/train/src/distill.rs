@@ -206,6 +206,8 @@ impl Objective for Distilling<'_> {
         let layers = (found.attention.len(), taught.attention.len());
         for (i, mine) in found.attention.into_iter().enumerate() {
             let theirs = taught.attention[t.mapping.layer(i + 1, layers.0, layers.1) - 1].clone();
+            // A layer without attention neither teaches nor learns any.
+            let (Some(mine), Some(theirs)) = (mine, theirs) else { continue };
             let (mine, theirs) = same_heads(mine, theirs);
             let present = found.present[i].clone();
             let share = 1.0 / layers.0 as f64;

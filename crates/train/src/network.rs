@@ -97,8 +97,8 @@ pub struct Forward {
     pub output: Tensor<3>,
     /// With [`Capture::hidden`]: embedding output, then each layer's, `[batch, length, hidden]`.
     pub hidden: Vec<Tensor<3>>,
-    /// With [`Capture::attention`]: `[batch, heads, length, length]` per layer.
-    pub attention: Vec<Tensor<4>>,
+    /// With [`Capture::attention`]: `[batch, heads, length, length]` per layer; `None` for layers without attention.
+    pub attention: Vec<Option<Tensor<4>>>,
     /// With any [`Capture`]: true where there is a token that no layer has dropped, `[batch, length]`, before each layer and
     /// behind the last. Rows of others hold nothing.
     pub present: Vec<Tensor<2, Bool>>,
@@ -111,7 +111,7 @@ pub struct Encoded {
     /// As [`Forward::hidden`].
     pub hidden: Vec<Tensor<3>>,
     /// As [`Forward::attention`].
-    pub attention: Vec<Tensor<4>>,
+    pub attention: Vec<Option<Tensor<4>>>,
     /// As [`Forward::present`].
     pub present: Vec<Tensor<2, Bool>>,
 }

@@ -167,17 +167,17 @@ impl Parameters {
             let wanted = [linear.outputs, linear.inputs];
             return Err(Error::new(format!("tensor \"{name}\" gives a matrix {found:?} where {wanted:?} is needed")));
         }
-        let bias = match &linear.bias {
-            None => None,
-            Some(bias) => {
-                let value = self.get(&bias.name)?.value.clone();
-                Some(match bias.slice {
-                    None => value.reshape([1, linear.outputs]),
-                    Some((start, end)) => value.slice([0..1, start..end]),
-                })
-            }
-        };
-        Ok((weight, bias))
+        Ok((weight, self.bias(linear)?))
+    }
+
+    /// The bias `[1, outputs]` of a linear map.
+    pub fn bias(&self, linear: &Linear) -> Result<Option<Tensor<2>>, Error> {
+        let Some(bias) = linear.stored_bias() else { return Ok(None) };
+        let value = self.get(&bias.name)?.value.clone();
+        Ok(Some(match bias.slice {
+            None => value.reshape([1, linear.outputs]),
+            Some((start, end)) => value.slice([0..1, start..end]),
+        }))
     }
 
     /// A stored matrix as `[outputs, inputs]`.

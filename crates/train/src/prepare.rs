@@ -1,10 +1,12 @@
 //! A model to train, made from one that was read: another head, another shape, canonical names.
 
-use crate::Parameters;
 use crate::inventory::inventory;
+use crate::{Parameter, Parameters};
 use burn::tensor::Device;
 use serde_json::{Map, Value, json};
-use sparing_model::{Architecture, Error, HeadChoice, HeadKind, Model, OwnedTensor, Weights, write_directory};
+use sparing_model::{
+    Architecture, Elements, Error, HeadChoice, HeadKind, Model, OwnedTensor, Weights, write_directory,
+};
 use sparing_tasks::{Dataset, Label, Task};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -144,6 +146,8 @@ pub struct Prepared {
     pub files: Vec<(String, Vec<u8>)>,
     /// Where the tensors come from: the name there, the name here.
     pairs: Vec<(String, String)>,
+    /// What is left of the layers, if some were pruned.
+    pub(crate) elements: Option<Elements>,
     /// Tensors beside the network's that are saved too.
     also: Vec<String>,
 }
@@ -154,7 +158,7 @@ impl Prepared {
         let mut files = model.companions()?;
         let mut config = take_config(&mut files)?;
         adapt(&mut config, wanted, model)?;
-        Prepared::from_config(model, config, files, wanted.choice())
+        Prepared::from_config(model, config, files, wanted.choice(), model.plan.elements.clone())
     }
 
     /// The same from a configuration of one's own (a student of another shape): tensors are taken over where the
@@ -164,22 +168,24 @@ impl Prepared {
         config: Map<String, Value>,
         mut files: Vec<(String, Vec<u8>)>,
         choice: HeadChoice,
+        elements: Option<Elements>,
     ) -> Result<Prepared, Error> {
         let mut text = serde_json::to_vec_pretty(&config).map_err(|e| Error::new(format!("config.json: {e}")))?;
         text.push(b'\n');
         // Canonical names: as if the file held nothing but the biases that language heads share.
         let shared = ["cls.predictions.bias", "predictions.bias", "lm_head.bias"];
-        let architecture = Architecture::from_config(&text, Some(choice), &|name| shared.contains(&name))?;
+        let mut architecture = Architecture::from_config(&text, Some(choice), &|name| shared.contains(&name))?;
         // A tied decoder that the file holds all the same is not read: it must stay one with the word table.
         let tied = config.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(true);
         let has = |name: &str| model.weights.contains(name) && !(tied && DECODERS.contains(&name));
         let source = Architecture::from_config(&text, Some(choice), &has)?;
+        elements.iter().try_for_each(|elements| elements.apply(&mut architecture))?;
         let pairs =
             inventory(&source).into_iter().zip(inventory(&architecture)).map(|(a, b)| (a.name, b.name)).collect();
         // Files that would make it a sentence encoder again, whatever its head.
         files.retain(|(name, _)| !name.contains("sentence") && name != "modules.json");
         files.insert(0, ("config.json".to_string(), text));
-        Ok(Prepared { architecture, files, pairs, also: vec![] })
+        Ok(Prepared { architecture, files, pairs, elements, also: vec![] })
     }
 
     /// The numbers on a device: taken over where name and shape agree, fresh by the seed elsewhere. Also the names of
@@ -193,7 +199,8 @@ impl Prepared {
         let mut parameters = Parameters::random(&self.architecture, seed, device);
         let mut fresh: BTreeSet<String> = parameters.iter().map(|(name, _)| name.to_string()).collect();
         for (there, here) in &self.pairs {
-            let shape = parameters.get(here)?.shape.clone();
+            // What was pruned is named, but not there.
+            let Ok(Parameter { shape, .. }) = parameters.get(here).cloned() else { continue };
             if let Ok(tensor) = weights.tensor(there)
                 && tensor.shape == shape
             {

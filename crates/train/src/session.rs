@@ -193,6 +193,7 @@ impl Session<'_> {
     fn plan(&self) -> Result<Option<Vec<u8>>, Error> {
         let mut plan = self.quantization.map_or(Ok(Plan::default()), FakeQuantization::plan)?;
         plan.attention = (!self.economy.plan.is_exact()).then(|| self.economy.plan.clone());
+        plan.elements = self.prepared.elements.clone();
         if plan == Plan::default() {
             return Ok(None);
         }

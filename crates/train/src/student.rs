@@ -30,7 +30,7 @@ impl Prepared {
         let mut files = teacher.companions()?;
         let mut config = take_config(&mut files)?;
         reshape(&mut config, shape, &teacher.architecture)?;
-        let mut student = Prepared::from_config(teacher, config, files, choice(teacher.architecture.head.kind)?)?;
+        let mut student = Prepared::from_config(teacher, config, files, choice(teacher.architecture.head.kind)?, None)?;
         student.begin_as(&teacher.architecture, mapping);
         Ok(student)
     }

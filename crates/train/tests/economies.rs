@@ -166,8 +166,9 @@ fn who_left_is_seen_by_nobody() {
     assert!(count(&left) < count(&all), "nobody left");
     for layer in 1..layers {
         assert_eq!(there(layer + 1), left);
-        let [count, heads, length, _] = forward.attention[layer].dims();
-        let values = forward.attention[layer].clone().into_data().try_to_vec::<f32>().unwrap();
+        let attention = forward.attention[layer].clone().unwrap();
+        let [count, heads, length, _] = attention.dims();
+        let values = attention.into_data().try_to_vec::<f32>().unwrap();
         for (at, seen) in values.iter().enumerate() {
             let (number, key) = (at / (heads * length * length), at % length);
             assert!(number < count && (left[number * length + key] || *seen == 0.0), "layer {layer}: {key} is seen");

@@ -26,7 +26,7 @@ impl Pass<'_> {
         (layer, attention): (usize, &Attention),
         sources: Sources,
         chosen: Option<&Chosen>,
-        captured: &mut Vec<Tensor<4>>,
+        captured: &mut Vec<Option<Tensor<4>>>,
     ) -> Result<Tensor<2>, Error> {
         let Sources { query_key, value, shared, hidden } = sources;
         let query_key = self.input(&attention.query, query_key, true);
@@ -43,7 +43,7 @@ impl Pass<'_> {
         let scores = match &attention.position {
             AttentionPosition::None => self.scores(attention, query, key),
             AttentionPosition::Buckets { table, buckets, max_distance, .. } => {
-                let buckets = self.buckets(table, *buckets, *max_distance)?;
+                let buckets = self.buckets(table, attention.numbers(), *buckets, *max_distance)?;
                 bias = Some(match bias {
                     Some(mask) => buckets + mask,
                     None => buckets,
@@ -74,7 +74,7 @@ impl Pass<'_> {
             }
         }
         if self.mode.capture.attention {
-            captured.push(probabilities);
+            captured.push(Some(probabilities));
         }
         let (rows, width) = (self.batch.count() * self.batch.length, attention.heads * attention.head_width);
         Ok(self.wide(context.swap_dims(1, 2).reshape([rows, width])))

@@ -15,34 +15,28 @@ impl Pass<'_> {
         (number, layer): (usize, &Layer),
         x: Tensor<2>,
         chosen: Option<&Chosen>,
-        captured: &mut Vec<Tensor<4>>,
+        captured: &mut Vec<Option<Tensor<4>>>,
     ) -> Result<Tensor<2>, Error> {
-        let hidden = if layer.norm_first { self.norm(&layer.attention_norm, x.clone())? } else { x.clone() };
-        // The residual stream inside the layer, and what the projections read.
-        let (stream, sources) = match &layer.bottleneck {
-            None => (x.clone(), Sources { query_key: hidden.clone(), value: hidden.clone(), shared: true, hidden }),
-            Some(b) => {
-                let narrow = self.normed(&b.input, hidden.clone())?;
-                let shared = b.shared.as_ref().map(|map| self.normed(map, hidden.clone())).transpose()?;
-                let of = |source| match source {
-                    Source::Hidden => hidden.clone(),
-                    Source::Narrow => narrow.clone(),
-                    Source::Shared => shared.clone().unwrap_or_else(|| hidden.clone()),
-                };
-                let (query_key, value) = (of(b.query_key_from), of(b.value_from));
-                let shared = b.query_key_from == b.value_from;
-                (narrow.clone(), Sources { query_key, value, shared, hidden: hidden.clone() })
-            }
-        };
-        // From here on only the rows that are asked for.
+        // From attention's result on only the rows that are asked for.
         let pick = |rows: Tensor<2>| match chosen {
             Some(chosen) => ops::gather(rows, chosen.rows.clone()),
             None => rows,
         };
-        let (x, stream) = (pick(x), pick(stream));
-        let context = self.attention((number, &layer.attention), sources, chosen, captured)?;
         let norm = (!layer.norm_first).then_some(&layer.attention_norm);
-        let mut at = self.residual(&layer.attention.output, context, stream, norm)?;
+        let output = &layer.attention.output;
+        let (x, mut at) = if output.is_empty() {
+            let x = pick(x);
+            let stream = match &layer.bottleneck {
+                None => x.clone(),
+                Some(b) => self.normed(&b.input, x.clone())?,
+            };
+            captured.extend(self.mode.capture.attention.then_some(None));
+            (x, self.constant(output, stream, norm)?)
+        } else {
+            let (stream, sources) = self.sources(layer, &x)?;
+            let context = self.attention((number, &layer.attention), sources, chosen, captured)?;
+            (pick(x), self.residual(output, context, pick(stream), norm)?)
+        };
         let before = self.presence.anybody_idle().then(|| at.clone());
         for ffn in &layer.ffns {
             at = self.ffn(ffn, layer.norm_first, at)?;
@@ -56,9 +50,32 @@ impl Pass<'_> {
         Ok(at)
     }
 
+    /// The residual stream inside a layer, and what the projections read.
+    fn sources(&self, layer: &Layer, x: &Tensor<2>) -> Result<(Tensor<2>, Sources), Error> {
+        let hidden = if layer.norm_first { self.norm(&layer.attention_norm, x.clone())? } else { x.clone() };
+        Ok(match &layer.bottleneck {
+            None => (x.clone(), Sources { query_key: hidden.clone(), value: hidden.clone(), shared: true, hidden }),
+            Some(b) => {
+                let narrow = self.normed(&b.input, hidden.clone())?;
+                let shared = b.shared.as_ref().map(|map| self.normed(map, hidden.clone())).transpose()?;
+                let of = |source| match source {
+                    Source::Hidden => hidden.clone(),
+                    Source::Narrow => narrow.clone(),
+                    Source::Shared => shared.clone().unwrap_or_else(|| hidden.clone()),
+                };
+                let (query_key, value) = (of(b.query_key_from), of(b.value_from));
+                let shared = b.query_key_from == b.value_from;
+                (narrow.clone(), Sources { query_key, value, shared, hidden: hidden.clone() })
+            }
+        })
+    }
+
     fn ffn(&self, ffn: &Ffn, norm_first: bool, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let input = if norm_first { self.norm(&ffn.norm, x.clone())? } else { x.clone() };
         let norm = (!norm_first).then_some(&ffn.norm);
+        if ffn.down.is_empty() {
+            return self.constant(&ffn.down, x, norm);
+        }
+        let input = if norm_first { self.norm(&ffn.norm, x.clone())? } else { x.clone() };
         // A hook wants to see what goes into the second map.
         if self.host && !self.hooked() {
             let (up, down) = (self.parameters.linear(&ffn.up)?, self.parameters.linear(&ffn.down)?);
@@ -66,6 +83,18 @@ impl Pass<'_> {
         }
         let inner = self.activate(ffn.activation, self.linear(&ffn.up, input)?);
         self.residual(&ffn.down, inner, x, norm)
+    }
+
+    /// What is left of a removed block: `norm(bias + stream)`.
+    fn constant(&self, map: &Linear, stream: Tensor<2>, norm: Option<&Norm>) -> Result<Tensor<2>, Error> {
+        let sum = match self.parameters.bias(map)? {
+            Some(bias) => stream + bias,
+            None => stream,
+        };
+        match norm {
+            Some(norm) => self.norm(norm, sum),
+            None => Ok(sum),
+        }
     }
 
     /// `norm(dropout(linear(rows)) + stream)`.

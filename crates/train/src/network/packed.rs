@@ -95,7 +95,8 @@ impl Pass<'_> {
         });
         let mut x = self.packed_embeddings(packed)?;
         let architecture = self.architecture;
-        let last = architecture.layers.len().saturating_sub(1);
+        // What comes after the last attention needs no other rows.
+        let last = architecture.last_attention().unwrap_or(0);
         for (number, layer) in architecture.layers.iter().enumerate() {
             let chosen = chosen.as_ref().filter(|_| number == last);
             x = self.layer((number, layer), x, chosen, &mut Vec::new())?;

@@ -10,8 +10,8 @@ use sparing_model::{Attention, AttentionPosition, Error, distance_bucket};
 /// What layers with the same positions share in a pass.
 #[derive(Default)]
 pub(super) struct Positions {
-    /// By table: `[1, heads, length, length]`.
-    buckets: Vec<(String, Tensor<4>)>,
+    /// By table and heads: `[1, heads, length, length]`.
+    buckets: Vec<((String, Vec<usize>), Tensor<4>)>,
     /// By clamp: `[2 * length, hidden]`.
     encodings: Vec<(Option<usize>, Tensor<2>)>,
     /// `[batch, 1, length, length]`, 1 where query and key are of different segments.
@@ -19,13 +19,26 @@ pub(super) struct Positions {
 }
 
 impl Pass<'_> {
-    /// A learned number per bucketed distance and head: `[1, heads, length, length]`.
-    pub(super) fn buckets(&mut self, name: &str, buckets: usize, max_distance: usize) -> Result<Tensor<4>, Error> {
-        if let Some((_, known)) = self.positions.buckets.iter().find(|(known, _)| known == name) {
+    /// A learned number per bucketed distance and head: `[1, heads, length, length]`. `kept`: the heads' columns of the
+    /// table.
+    pub(super) fn buckets(
+        &mut self,
+        name: &str,
+        kept: Vec<usize>,
+        buckets: usize,
+        max_distance: usize,
+    ) -> Result<Tensor<4>, Error> {
+        let key = (name.to_string(), kept);
+        if let Some((_, known)) = self.positions.buckets.iter().find(|(known, _)| *known == key) {
             return Ok(known.clone());
         }
-        let table = self.get(name)?;
-        let heads = table.dims()[1];
+        let (mut table, kept) = (self.get(name)?, &key.1);
+        let (columns, heads) = (table.dims()[1], kept.len());
+        if heads < columns {
+            let mut choice = vec![0f32; columns * heads];
+            kept.iter().enumerate().for_each(|(head, column)| choice[column * heads + head] = 1.0);
+            table = table.matmul(Tensor::from_data(TensorData::new(choice, [columns, heads]), &self.device));
+        }
         let length = self.batch.length;
         // Choosing rows by a product: its gradient is a product too.
         let mut choice = vec![0f32; 2 * length * buckets];
@@ -35,7 +48,7 @@ impl Pass<'_> {
         let choice = Tensor::<2>::from_data(TensorData::new(choice, [2 * length, buckets]), &self.device);
         let by_distance = choice.matmul(table).transpose().reshape([1, heads, 1, 2 * length]);
         let bias = shift(by_distance.expand([1, heads, length, 2 * length]));
-        self.positions.buckets.push((name.to_string(), bias.clone()));
+        self.positions.buckets.push((key, bias.clone()));
         Ok(bias)
     }
 

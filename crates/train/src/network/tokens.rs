@@ -27,11 +27,13 @@ impl Presence {
 }
 
 impl Pass<'_> {
-    /// Below which measures a layer's tokens leave, or skip its feed-forward blocks. Never in the last layer.
+    /// Below which measures a layer's tokens leave, or skip its feed-forward blocks. Never where attention is the last.
     pub(super) fn cuts(&self, layer: usize) -> (f32, f32) {
-        let last = layer + 1 == self.architecture.layers.len();
+        let last = self.architecture.last_attention() == Some(layer);
         let tokens = self.plan.tokens.as_ref().filter(|_| !last);
-        tokens.map_or((0.0, 0.0), |tokens| tokens.cuts(layer))
+        let (drop, skip) = tokens.map_or((0.0, 0.0), |tokens| tokens.cuts(layer));
+        let blocks = self.architecture.layers[layer].ffns.iter().any(|ffn| !ffn.up.is_empty());
+        (drop, if blocks { skip } else { 0.0 })
     }
 
     /// Decides, from probabilities `[batch, heads, length, length]` and values `[batch, heads, length, head_width]`, who

@@ -85,9 +85,10 @@ impl Named {
             // Transformer-XL's maps keep the heads as an axis of their own.
             let mut heads = None;
             match &a.position {
+                _ if a.heads == 0 => {}
                 AttentionPosition::None => {}
-                AttentionPosition::Buckets { table, buckets, .. } => {
-                    named.add(table, vec![*buckets, a.heads], Fresh::Normal);
+                AttentionPosition::Buckets { table, columns, buckets, .. } => {
+                    named.add(table, vec![*buckets, *columns], Fresh::Normal);
                 }
                 AttentionPosition::Relative {
                     projection, content_bias, position_bias, segment_bias, segments, ..
@@ -144,8 +145,10 @@ impl Named {
     }
 
     fn linear(&mut self, linear: &Linear, heads: Option<(usize, usize)>) {
-        self.matrix(&linear.weight, linear.outputs, linear.inputs, heads);
-        if let Some(bias) = &linear.bias {
+        if !linear.is_empty() {
+            self.matrix(&linear.weight, linear.outputs, linear.inputs, heads);
+        }
+        if let Some(bias) = linear.stored_bias() {
             self.add(&bias.name, vec![bias.slice.map_or(linear.outputs, |s| s.1)], Fresh::Zero);
         }
     }
