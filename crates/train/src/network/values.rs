@@ -6,7 +6,7 @@ use burn::tensor::{Tensor, TensorData};
 use sparing_engine::Recipe;
 use sparing_model::{Attention, Error, HeadRows, LayerCalibration, Pooling};
 
-/// The queries of each sequence whose attention counts in the last layer.
+/// The queries of each sequence whose attention counts in the last layer that has one.
 pub(super) enum Asked {
     /// All.
     All,
@@ -93,9 +93,9 @@ impl Pass<'_> {
         Ok(Tensor::from_data(TensorData::new(found, [heads, count * length, steps]), &self.device))
     }
 
-    /// The queries of a sequence whose attention counts: in the last layer those that are asked for.
+    /// The queries of a sequence whose attention counts: in the last attention those that are asked for.
     fn queries(&self, layer: usize, number: usize, tokens: &[usize]) -> Vec<usize> {
-        let last = layer + 1 == self.architecture.layers.len();
+        let last = self.architecture.last_attention() == Some(layer);
         let end = self.batch.lengths[number] - 1;
         match (&self.asked, self.architecture.head.rows) {
             (Asked::Rows(rows), _) if last => rows[number].clone(),
