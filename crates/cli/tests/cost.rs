@@ -153,3 +153,33 @@ fn the_worker_speaks_the_protocol_of_the_peers() {
     assert_eq!(lines[2].split_once('|').unwrap().0.split_whitespace().count(), 3);
     assert_eq!(std::fs::read(path).unwrap().len(), 2 * 3 * 4);
 }
+
+#[test]
+fn a_pruned_model_shows_what_is_left_and_costs_less() {
+    use sparing_model::{Edits, FfnEdit, LayerEdit, Model};
+    let (folder, whole) = (tempfile::tempdir().unwrap(), fixture("bert-classify-text"));
+    let path = folder.path().join("pruned").display().to_string();
+    let ffn = FfnEdit { neurons: Some((0..5).collect()), ..FfnEdit::default() };
+    let less = LayerEdit { heads: Some(vec![1]), ffns: [(0, ffn)].into(), ..LayerEdit::default() };
+    let gone = LayerEdit { heads: Some(vec![]), ..LayerEdit::default() };
+    let model = Model::load(whole.as_ref()).unwrap();
+    model.pruned(&Edits { layers: [(0, less), (1, gone)].into() }).unwrap().save(path.as_ref()).unwrap();
+    let inspect = |model: &str| sparing(&["inspect", model, "--length", "16", "--repeats", "1", "--json"]).json();
+    let (before, after) = (inspect(&whole), inspect(&path));
+    let sum = |report: &serde_json::Value, of: &str| -> f64 {
+        let parts = report[of].as_object().unwrap_or_else(|| report["costs"][0][of].as_object().unwrap());
+        parts.values().map(|n| n.as_f64().unwrap()).sum()
+    };
+    for of in ["parameters", "flops"] {
+        assert!(sum(&after, of) < sum(&before, of), "{of}");
+    }
+    assert!(before.get("left").is_none());
+    assert_eq!(after["left"][0], serde_json::json!({"layer": 0, "heads": [1], "widths": [5]}));
+    assert_eq!(after["left"][1]["heads"], serde_json::json!([]));
+    let layers = |report: &serde_json::Value| -> Vec<f64> {
+        report["costs"][0]["layers"].as_array().unwrap().iter().map(|l| l["flops"].as_f64().unwrap()).collect()
+    };
+    assert!(layers(&before).iter().zip(layers(&after)).all(|(before, after)| after < *before));
+    let shown = sparing(&["inspect", &path, "--length", "16", "--repeats", "1"]).ok();
+    assert!(shown.contains("pruned; what is left"), "{shown}");
+}

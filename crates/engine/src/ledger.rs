@@ -85,7 +85,25 @@ impl Engine {
         (parts.iter().sum(), parts[Part::Values as usize])
     }
 
+    /// Operations of each layer on real tokens, exactly: matrix products and attention, without norms and activations.
+    pub fn layer_flops(&self, lengths: &[usize], wanted: &Wanted) -> Vec<u64> {
+        let mut flops = vec![0; self.architecture.layers.len()];
+        self.each(self.program(wanted), lengths, wanted, &mut |layer, part, count| {
+            if let Some(layer) = layer.filter(|_| part != Part::Norms) {
+                flops[layer] += count;
+            }
+        });
+        flops
+    }
+
     fn count(&self, program: &Program, lengths: &[usize], wanted: &Wanted) -> [u64; Part::EVERY.len()] {
+        let mut flops = [0u64; Part::EVERY.len()];
+        self.each(program, lengths, wanted, &mut |_, part, count| flops[part as usize] += count);
+        flops
+    }
+
+    /// Tells of all operations of a program.
+    fn each(&self, program: &Program, lengths: &[usize], wanted: &Wanted, add: &mut Add<'_>) {
         let selected = |number: usize| match wanted {
             Wanted::Rows(rows) => rows.get(number).map_or(0, Vec::len),
             Wanted::Head | Wanted::Hidden => 1,
@@ -102,13 +120,14 @@ impl Engine {
         let scores = |attend: &Attend| -> u64 {
             (0..lengths.len()).map(|i| pairs(attend, queries(attend.queries, i), lengths[i], globals)).sum()
         };
-        let mut flops = [0u64; Part::EVERY.len()];
         for segment in &program.segments {
-            self.machine.count(segment, &rows, &scores, &mut flops);
+            self.machine.count(segment, &rows, &scores, add);
         }
-        flops
     }
 }
+
+/// Hears of operations: layer, part, how many.
+type Add<'a> = dyn FnMut(Option<usize>, Part, u64) + 'a;
 
 impl Machine {
     /// Operations of a segment on the rows that a layout holds, with exact values; for networks without windows.
@@ -118,23 +137,22 @@ impl Machine {
             spans.iter().map(|span| pairs(attend, span.queries.len(), span.keys.len(), 0)).sum()
         };
         let rows = |set: RowSet| layout.count(set) as u64;
-        let mut flops = [0u64; Part::EVERY.len()];
-        self.count(segment, &rows, &scores, &mut flops);
+        let mut flops = 0;
+        self.count(segment, &rows, &scores, &mut |_, _, count| flops += count);
         if let Segment::Values(values) = segment {
-            let economy = &self.constants.economies[values.economy];
-            flops[Part::Qkv as usize] +=
-                2 * rows(RowSet::All) * (economy.rule.inputs * economy.rule.heads * economy.rule.width) as u64;
+            let rule = &self.constants.economies[values.economy].rule;
+            flops += 2 * rows(RowSet::All) * (rule.inputs * rule.heads * rule.width) as u64;
         }
-        flops.iter().sum()
+        flops
     }
 
-    /// Adds a segment's operations: `rows` in a set, `scores` query-key pairs of an attention.
+    /// Tells of a segment's operations: `rows` in a set, `scores` query-key pairs of an attention.
     fn count(
         &self,
         segment: &Segment,
         rows: &dyn Fn(RowSet) -> u64,
         scores: &dyn Fn(&Attend) -> u64,
-        flops: &mut [u64; Part::EVERY.len()],
+        add: &mut Add<'_>,
     ) {
         match segment {
             Segment::RowLocal(local) => {
@@ -146,20 +164,20 @@ impl Machine {
                     let width = step.op.output().width() as u64;
                     match &step.op {
                         Op::Words { .. } | Op::Copy { .. } => {}
-                        Op::AddPlaces { .. } => flops[step.part as usize] += 2 * width * count,
-                        Op::Shift { .. } => flops[step.part as usize] += width * count,
+                        Op::AddPlaces { .. } => add(step.layer, step.part, 2 * width * count),
+                        Op::Shift { .. } => add(step.layer, step.part, width * count),
                         Op::Linear { input, activation, .. } => {
-                            flops[step.part as usize] += 2 * width * input.width() as u64 * count;
+                            add(step.layer, step.part, 2 * width * input.width() as u64 * count);
                             let each = match activation {
                                 Activation::Identity => 0,
                                 Activation::Relu => 1,
                                 _ => ACTIVATION_FLOPS,
                             };
-                            flops[Part::Norms as usize] += each * width * count;
+                            add(step.layer, Part::Norms, each * width * count);
                         }
                         Op::Norm { norm, .. } => {
                             let layer = self.constants.norms[*norm].kind == NormKind::Layer;
-                            flops[step.part as usize] += if layer { NORM_FLOPS } else { 2 } * width * count;
+                            add(step.layer, step.part, if layer { NORM_FLOPS } else { 2 } * width * count);
                         }
                     }
                 }
@@ -167,20 +185,22 @@ impl Machine {
             Segment::Attend(attend) => {
                 let scores = scores(attend);
                 let width = (attend.heads * attend.head_width) as u64;
-                flops[Part::Scores as usize] += 2 * width * scores;
-                flops[Part::Values as usize] += 2 * width * scores;
-                flops[Part::Norms as usize] += SOFTMAX_FLOPS * attend.heads as u64 * scores;
-                if attend.keys.is_some() {
-                    // Choosing looks at every number of the queries and keys once.
-                    flops[Part::Importance as usize] += width * (rows(attend.queries) + rows(RowSet::All));
-                }
-                flops[Part::Positions as usize] += match attend.positions {
+                let positions = match attend.positions {
                     Positions::None => 0,
                     Positions::Buckets(_) => attend.heads as u64 * scores,
                     Positions::Relative(_) => 2 * width * scores,
                 };
+                let layer = Some(attend.layer);
+                add(layer, Part::Scores, 2 * width * scores);
+                add(layer, Part::Values, 2 * width * scores);
+                add(layer, Part::Norms, SOFTMAX_FLOPS * attend.heads as u64 * scores);
+                add(layer, Part::Positions, positions);
+                if attend.keys.is_some() {
+                    // Choosing looks at every number of the queries and keys once.
+                    add(layer, Part::Importance, width * (rows(attend.queries) + rows(RowSet::All)));
+                }
             }
-            Segment::Pool { from, .. } => flops[Part::Head as usize] += rows(RowSet::All) * from.width() as u64,
+            Segment::Pool { from, .. } => add(None, Part::Head, rows(RowSet::All) * from.width() as u64),
             // Budgets depend on the input: counted while it runs, see `Spending`.
             Segment::Values(_) => {}
             // No arithmetic of its own: scores are computed once, here or in the attention that comes next.

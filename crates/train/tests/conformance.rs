@@ -101,6 +101,7 @@ fn captures_are_one_per_layer_and_probabilities_ignore_padding() {
         let layers = model.architecture.layers.len();
         assert_eq!((forward.hidden.len(), forward.attention.len()), (layers + 1, layers), "{name}");
         for probabilities in forward.attention {
+            let probabilities = probabilities.unwrap();
             let [_, heads, length, _] = probabilities.dims();
             let values = probabilities.into_data().try_to_vec::<f32>().unwrap();
             for (number, real) in batch.lengths.iter().enumerate() {

@@ -69,8 +69,8 @@ pub struct Cost {
 pub struct LayerCost {
     /// From 0.
     pub layer: usize,
-    /// Operations in matrix products and attention; none where layers differ in shape.
-    pub flops: Option<f64>,
+    /// Operations in matrix products and attention.
+    pub flops: f64,
     /// Seconds by part.
     #[serde(serialize_with = "by_name")]
     pub seconds: ByPart,
@@ -104,10 +104,10 @@ impl Cost {
                 }
             }
         }
-        let by_layer = layer_flops(engine, &work.batches, &flops);
+        let by_layer = layer_flops(engine, &work.batches);
         let layers = layers.into_iter().map(|(layer, seconds)| LayerCost {
             layer,
-            flops: by_layer.as_ref().and_then(|flops| flops.get(layer).copied()),
+            flops: by_layer.get(layer).copied().unwrap_or(0.0),
             seconds,
         });
         Ok(Cost {
@@ -160,22 +160,13 @@ fn time_all_rows(engine: &Engine, batches: &[Batch], repeats: usize) -> Result<(
     Ok(all)
 }
 
-/// Operations of each layer: all alike except the last, which computes only what the head reads.
-fn layer_flops(engine: &Engine, batches: &[Batch], flops: &ByPart) -> Option<Vec<f64>> {
-    let layers = &engine.architecture().layers;
-    let window = |i: usize| layers[i].attention.window.as_ref().map(|w| w.one_sided);
-    if layers.is_empty() || (1..layers.len()).any(|i| window(i) != window(0)) {
-        return None;
+/// Operations of each layer.
+fn layer_flops(engine: &Engine, batches: &[Batch]) -> Vec<f64> {
+    let mut flops = vec![0.0; engine.architecture().layers.len()];
+    for batch in batches {
+        let lengths: Vec<usize> = batch.sequences.iter().map(|s| s.ids.len()).collect();
+        let of_batch = engine.layer_flops(&lengths, &batch.wanted);
+        flops.iter_mut().zip(of_batch).for_each(|(sum, n)| *sum += n as f64);
     }
-    let inside = |part: Part| !matches!(part, Part::Embeddings | Part::Norms | Part::Head);
-    let as_run: f64 = flops.iter().filter(|(part, _)| inside(**part)).map(|(_, n)| n).sum();
-    let one = |length: usize, wanted: &Wanted| -> f64 {
-        let parts = engine.ledger(&[length], wanted).parts;
-        parts.iter().filter(|p| inside(Part::of(p.name))).map(|p| p.flops_exact_padded as f64).sum()
-    };
-    let every: f64 = batches.iter().flat_map(|b| &b.sequences).map(|s| one(s.ids.len(), &Wanted::Hidden)).sum();
-    let each = every / layers.len() as f64;
-    let mut list = vec![each; layers.len()];
-    *list.last_mut()? = as_run - each * (layers.len() - 1) as f64;
-    Some(list)
+    flops
 }

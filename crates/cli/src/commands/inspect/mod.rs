@@ -2,6 +2,7 @@
 
 mod cost;
 mod economies;
+mod left;
 mod picture;
 mod report;
 mod values;

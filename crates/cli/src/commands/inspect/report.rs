@@ -2,6 +2,7 @@
 
 use super::cost::{ByPart, Cost};
 use super::economies::Economies;
+use super::left::{self, Left};
 use crate::args::precision_name;
 use crate::console::Out;
 use crate::failure::Failure;
@@ -21,8 +22,13 @@ pub struct Report {
     family: &'static str,
     layers: usize,
     hidden: usize,
+    /// Of the layer with most.
     heads: usize,
+    /// Of the widest feed-forward block.
     inner: usize,
+    /// What is left of the layers, if some were pruned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<Vec<Left>>,
     vocabulary: usize,
     max_tokens: Option<usize>,
     head: HeadKind,
@@ -54,14 +60,14 @@ impl Report {
     /// Gathers what there is to say.
     pub fn new(name: String, model: &Model, engine: &Engine, costs: Vec<Cost>) -> Report {
         let a = &model.architecture;
-        let first = a.layers.first();
         Report {
             model: name,
             family: family_name(a.family),
             layers: a.layers.len(),
             hidden: a.hidden,
-            heads: first.map_or(0, |layer| layer.attention.heads),
-            inner: first.and_then(|layer| layer.ffns.first()).map_or(0, |ffn| ffn.up.outputs),
+            heads: a.layers.iter().map(|layer| layer.attention.heads).max().unwrap_or(0),
+            inner: a.layers.iter().flat_map(|layer| &layer.ffns).map(|ffn| ffn.up.outputs).max().unwrap_or(0),
+            left: model.plan.elements.is_some().then(|| Left::of(a)),
             vocabulary: a.embeddings.vocabulary,
             max_tokens: a.max_tokens,
             head: a.head.kind,
@@ -97,9 +103,10 @@ impl Report {
 
     fn summary(&self, out: &mut Out) -> Result<(), Failure> {
         let Report { family, layers, hidden, heads, inner, vocabulary, .. } = self;
+        let most = if self.left.is_some() { "at most " } else { "" };
         out.line(&out.paint.strong(&self.model))?;
         out.line(&format!(
-            "{family}: {layers} layers x {hidden}, {heads} heads, feed-forward {inner}, vocabulary {vocabulary}"
+            "{family}: {layers} layers x {hidden}, {most}{heads} heads, feed-forward {most}{inner}, vocabulary {vocabulary}"
         ))?;
         let longest = self.max_tokens.map_or("texts of any length".to_string(), |n| format!("at most {n} tokens"));
         out.line(&format!("head: {}; {longest}", self.head_words()))?;
@@ -111,7 +118,11 @@ impl Report {
             bytes(self.weight_bytes as f64),
             self.precision,
             bytes(self.peak_memory_bytes as f64),
-        ))
+        ))?;
+        let Some(left) = &self.left else { return Ok(()) };
+        out.line("")?;
+        out.line(&out.paint.strong("pruned; what is left"))?;
+        out.text(&left::table(left).text(out.paint))
     }
 
     fn head_words(&self) -> String {
@@ -204,8 +215,11 @@ fn by_layer(cost: &Cost) -> Table {
     for layer in &cost.layers {
         let of = |group: &Group| layer.seconds.iter().filter(|(p, _)| p.group() == *group).map(|(_, s)| s).sum::<f64>();
         let total = seconds(layer.seconds.values().sum());
-        let flops = layer.flops.map_or("–".to_string(), count);
-        table.row([layer.layer.to_string(), flops, total].into_iter().chain(groups.iter().map(|g| seconds(of(g)))));
+        table.row(
+            [layer.layer.to_string(), count(layer.flops), total]
+                .into_iter()
+                .chain(groups.iter().map(|g| seconds(of(g)))),
+        );
     }
     table
 }
