@@ -27,6 +27,7 @@ mod compile;
 mod embed;
 mod engine;
 mod generate;
+mod keys;
 mod layout;
 mod ledger;
 mod observe;
@@ -41,6 +42,7 @@ mod values;
 
 pub use engine::Engine;
 pub use generate::GenerateOptions;
+pub use keys::keys_by;
 pub use ledger::{Ledger, LedgerPart};
 pub use observe::Observed;
 pub use options::{Economies, Options, RunOptions, auto_precision};

@@ -26,9 +26,10 @@ fn fill(buffer: &mut Buffer, rows: usize, width: usize, mut state: u64) {
     }
 }
 
-fn median(times: &mut [f64]) -> f64 {
+/// Median and least.
+fn sum_up(mut times: Vec<f64>) -> [f64; 2] {
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    [times[times.len() / 2], times[0]]
 }
 
 fn main() {
@@ -38,10 +39,10 @@ fn main() {
     let threads: usize = argument(3).and_then(|t| t.parse().ok()).unwrap_or(1);
     let (team, scratch) = (Team::new(threads), PerWorker::new(threads, Scratch::default));
     println!(
-        "{element:?}, {HEADS} heads, {threads} threads, median of {rounds} interleaved rounds, ms (times faster than exact)"
+        "{element:?}, {HEADS} heads, {threads} threads, median of {rounds} interleaved rounds, ms (times faster than exact, by medians and by least times)"
     );
     let names = ["exact", "floor", "sign", "norm", "value", "grouped"];
-    println!("{:>6} {:>5} {:>5} {}", "tokens", "width", "keep", names.map(|name| format!("{name:>16}")).join(""));
+    println!("{:>6} {:>5} {:>5} {}", "tokens", "width", "keep", names.map(|name| format!("{name:>20}")).join(""));
     for width in [32, 64] {
         for (tokens, keep) in [(128, 16), (512, 64), (1024, 128), (4096, 128)] {
             let mut buffers = [(); 4].map(|()| Buffer::new(element));
@@ -61,7 +62,7 @@ fn main() {
             for round in 0..rounds + 2 {
                 for (way, times) in times.iter_mut().enumerate() {
                     let out = out.rows_mut(tokens, HEADS * width);
-                    let mut chosen = |by: By, out| {
+                    let chosen = |by: By, out| {
                         let choice = Choice { by, keep: &|_| keep, pinned: &[] };
                         attend_chosen(&team, &attention, &choice, q, k, v, std::slice::from_ref(&whole), out, &scratch);
                     };
@@ -79,8 +80,11 @@ fn main() {
                     }
                 }
             }
-            let times = times.map(|mut times| median(&mut times));
-            let cells = times.map(|time| format!("{:>16}", format!("{time:.2} ({:.1})", times[0] / time)));
+            let times = times.map(sum_up);
+            let cells = times.map(|[median, least]| {
+                let ratios = (times[0][0] / median, times[0][1] / least);
+                format!("{:>20}", format!("{median:.2} ({:.1}, {:.1})", ratios.0, ratios.1))
+            });
             println!("{tokens:>6} {width:>5} {keep:>5} {}", cells.join(""));
         }
     }

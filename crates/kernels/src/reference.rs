@@ -1,4 +1,5 @@
-//! The same computations, slow and obvious. Tests compare the fast kernels with these; nothing else should call them.
+//! The same computations, slow and obvious. Tests compare the fast kernels with these; nothing else should call them, but
+//! for training, which hides the keys that [`chosen`] leaves out.
 
 use crate::attention::{Attention, By, Choice, ScoreBias, Span};
 use crate::{Activation, Epilogue, Rows, RowsMut};

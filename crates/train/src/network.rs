@@ -7,6 +7,7 @@
 mod attention;
 mod embeddings;
 mod head;
+mod keys;
 mod layer;
 mod mask;
 mod packed;
@@ -127,11 +128,6 @@ impl Network {
     /// need to know. No gradient passes through a choice.
     pub fn with_attention(self, plan: &AttentionPlan, calibration: Option<Arc<Calibration>>) -> Result<Network, Error> {
         plan.check_for(&self.architecture)?;
-        if plan.keys.is_some() {
-            return Err(Error::new(
-                "attention: keys cannot be chosen while training yet; use exact, with drop or skip",
-            ));
-        }
         Ok(Network { attention: plan.clone(), calibration, ..self })
     }
 

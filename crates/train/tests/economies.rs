@@ -22,8 +22,19 @@ fn able(plan: &AttentionPlan) -> Vec<(String, Model, Golden)> {
 }
 
 #[test]
-fn tokens_leave_and_skip_as_in_the_engine() {
-    for text in ["exact,drop=0.9", "exact,skip=1", "exact,drop=0.8,skip=1.1", "exact,drop=0.9,drop0=0,skip2=1"] {
+fn tokens_and_keys_are_chosen_as_in_the_engine() {
+    for text in [
+        "exact,drop=0.9",
+        "exact,skip=1",
+        "exact,drop=0.8,skip=1.1",
+        "exact,drop=0.9,drop0=0,skip2=1",
+        "sign:3",
+        "norm:3,ends",
+        "value:3,threshold=0.5",
+        "grouped:1",
+        "sign:4,ends,keys0=exact,keys1=2",
+        "exact,drop=0.9,drop1=0,drop2=0,keys=3,ends,keys0=exact",
+    ] {
         let plan: AttentionPlan = text.parse().unwrap();
         let (mut tried, mut economised) = (0, 0);
         for (name, model, golden) in able(&plan) {

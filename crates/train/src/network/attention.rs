@@ -40,6 +40,12 @@ impl Pass<'_> {
         let key = self.heads(attention, self.product(&attention.key, query_key)?);
 
         let mut bias = self.mask(attention);
+        if let Some(unchosen) = self.unchosen((layer, attention), &query, &key)? {
+            bias = Some(match bias {
+                Some(mask) => unchosen + mask,
+                None => unchosen,
+            });
+        }
         let scores = match &attention.position {
             AttentionPosition::None => self.scores(attention, query, key),
             AttentionPosition::Buckets { table, buckets, max_distance, .. } => {

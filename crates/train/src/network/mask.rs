@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Tensor, TensorData};
 use sparing_model::{Attention, GlobalTokens};
 
 /// Far below every score, yet finite: a query that sees nothing (padding does) must not become NaN.
-const HIDDEN: f32 = -1e9;
+pub(super) const HIDDEN: f32 = -1e9;
 
 /// What distinguishes masks within a pass: causal or not, and the window.
 type Kind = (bool, Option<usize>);

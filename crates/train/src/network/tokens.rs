@@ -68,7 +68,7 @@ impl Pass<'_> {
 
     /// Everybody but the ends of a sequence and of its parts: what heads read, and separators. As those never leave, they
     /// are the same in all layers.
-    fn movable(&mut self) -> Tensor<2, Bool> {
+    pub(super) fn movable(&mut self) -> Tensor<2, Bool> {
         if let Some(known) = &self.presence.movable {
             return known.clone();
         }

@@ -120,7 +120,7 @@ fn pool(pooling: Pooling, given: impl Iterator<Item = f32>) -> f32 {
 }
 
 /// The numbers of a tensor, without its gradient.
-fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Error> {
+pub(super) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Error> {
     let numbers = tensor.inner().try_into_vec_as::<f32>();
     numbers.map_err(|e| Error::new(format!("the device gave no attention: {e:?}")))
 }

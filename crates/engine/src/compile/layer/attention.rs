@@ -3,11 +3,11 @@
 use super::super::{Code, Compiler};
 use super::projections::Projection;
 use super::{Buffers, Reach};
+use crate::keys::keys_by;
 use crate::program::{Attend, ChosenKeys, Full, Part, Positions, RowSet, Segment, Select, Values, View};
 use crate::relative::{Buckets, Relative};
 use sparing_kernels::Activation;
-use sparing_kernels::attention::By;
-use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, KeysBy, Layer, Source};
+use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, Source};
 
 impl<'a> Compiler<'a> {
     /// From the residual stream to what attention returns, in `buffers`. Returns whether tokens may skip the feed-forward
@@ -107,14 +107,8 @@ impl<'a> Compiler<'a> {
     /// less than choosing keys would.
     fn chosen_keys(&self, layer: usize) -> Option<ChosenKeys> {
         let keys = self.keys.filter(|_| self.economise)?;
-        let by = match keys.by {
-            KeysBy::Sign => By::Sign,
-            KeysBy::Norm => By::Norm,
-            KeysBy::Value => By::Value(keys.threshold),
-            KeysBy::Grouped => By::Grouped,
-        };
         let keep = keys.of(layer, self.architecture)?;
-        Some(ChosenKeys { by, keep, ends: keys.ends })
+        Some(ChosenKeys { by: keys_by(keys), keep, ends: keys.ends })
     }
 
     /// Whether a layer's values are economised when the caller does not want the exact model.
