@@ -126,9 +126,17 @@ fn same_subject(a: &Measured, b: &Measured) -> bool {
     (a.cell.part, &a.cell.task, &a.cell.model) == (b.cell.part, &b.cell.task, &b.cell.model)
 }
 
-/// Whose result it is and what it rests on.
-fn whose(m: &Measured) -> String {
-    format!("{} ({} rows, {} seeds)", m.cell.model, m.cell.rows, m.cell.seeds)
+/// Whose results they are and what they rest on.
+fn whose<'a>(subject: &Measured, all: impl Iterator<Item = &'a Measured> + Clone) -> String {
+    let own = all.filter(|m| same_subject(m, subject));
+    let span = |number: fn(&Measured) -> usize| {
+        let numbers = own.clone().map(number);
+        match (numbers.clone().min(), numbers.max()) {
+            (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+            (least, _) => least.unwrap_or(0).to_string(),
+        }
+    };
+    format!("{} ({} rows, {} seeds)", subject.cell.model, span(|m| m.cell.rows), span(|m| m.cell.seeds))
 }
 
 fn with_alphas(first: &[&str], alphas: &[f32]) -> Table {
@@ -167,7 +175,7 @@ fn as_published(measured: &[Measured], published: &[Published], part: Part) -> O
                     found.map(|(m, score)| [points(score), format!("{} ({})", times(m.authors), times(m.values))]);
                 shown.unwrap_or_default()
             });
-            let first = [whose(subject), format!("{:.2}", 100.0 * score.exact)];
+            let first = [whose(subject, padded(long)), format!("{:.2}", 100.0 * score.exact)];
             table.row(name.into_iter().chain(first).chain(cells));
         }
     }
@@ -216,7 +224,11 @@ fn actual(measured: &[Measured]) -> Option<Table> {
             let found = paper_sampler(measured, false).find(at);
             found.and_then(|m| Some([points(m.headline()?), times(m.values)])).unwrap_or_default()
         });
-        let name = [subject.cell.task.clone(), headline.metric.name().to_string(), whose(subject)];
+        let name = [
+            subject.cell.task.clone(),
+            headline.metric.name().to_string(),
+            whose(subject, paper_sampler(measured, false)),
+        ];
         table.row(name.into_iter().chain([format!("{:.2}", 100.0 * headline.exact)]).chain(cells));
     }
     (!alphas.is_empty()).then_some(table)
@@ -335,6 +347,9 @@ mod tests {
             measured("sst2", actual, (0.9002, 0.86), 2.35),
             measured("mine", padded(0.2), (0.7, 0.6), 1.1),
         ];
+        let mut fewer = measured("sst2", Way { padded: None, ..padded(1.0) }, (0.9002, 0.5), 9.0);
+        (fewer.cell.rows, fewer.cell.seeds) = (50, 8);
+        let all = [&all[..], &[fewer]].concat();
         let text = markdown(&all);
         for part in [
             "## Table 1: BERT",
@@ -344,7 +359,7 @@ mod tests {
             // A task that the paper does not have, at an alpha that was not measured.
             "| mine | accuracy | tiny (100 rows, 8 seeds) | 70.00 | 60.00±0.2 | 5.50x (1.10x) |  |  |",
             "| sst2 | tiny | 25.0 | 5.00x | 0.2 | 5.95x | 90% | 1.19x | 1.25x | 1.012x |",
-            "| sst2 | accuracy | tiny (100 rows, 8 seeds) | 90.02 | 86.00±0.2 | 2.35x |",
+            "| sst2 | accuracy | tiny (50 to 100 rows, 8 seeds) | 90.02 | 86.00±0.2 | 2.35x |",
             // Of what keeps 99.5%: the padded ones, not the one that loses 4 points.
             "| sst2 | tiny | f32 | `paper:0.4,padded=128,strict` | accuracy | 90.02 | 89.60±0.2 | 1.01x | 1.01x | 1.02x |",
             "| mine | tiny | f32 | none of 1 keeps it |",
