@@ -96,8 +96,13 @@ fn authors(
 
 fn subtitle(measured: &[&Measured]) -> String {
     let Some(first) = measured.first() else { return String::new() };
+    let rows = || measured.iter().map(|m| m.cell.rows);
+    let inputs = match (rows().min().unwrap_or(0), rows().max().unwrap_or(0)) {
+        (least, most) if least < most => format!("{least} to {most}"),
+        (_, most) => most.to_string(),
+    };
     let seeds = measured.iter().map(|m| m.cell.seeds).max().unwrap_or(1);
-    format!("{}, {} inputs, up to {seeds} seeds; bars: 95% over seeds", first.cell.model, first.cell.rows)
+    format!("{}, {inputs} inputs, up to {seeds} seeds; bars: 95% over seeds", first.cell.model)
 }
 
 fn metric(measured: &[&Measured]) -> String {
