@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use fixtures::{distance, fixture, fixtures};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Batch, Edits, Executor, FfnEdit, LayerEdit, Model, Precision, Wanted};
-use sparing_train::{BurnExecutor, Parameters, Prepared};
+use sparing_train::{BurnExecutor, Mode, Network, PaddedBatch, Parameters, Prepared};
 
 /// Layer by layer something else is removed; the same from layers that share weights.
 fn edits(model: &Model, shift: usize) -> Edits {
@@ -64,5 +64,42 @@ fn what_is_prepared_for_training_is_what_is_left() {
         let engine = |model: &Model| Engine::compile(model, &Options { threads: 1, ..Options::default() }).unwrap();
         let batch = Batch { sequences: golden.sequences, ..Batch::default() };
         assert_eq!(engine(&saved).run(&batch).unwrap(), engine(&pruned).run(&batch).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn gradients_are_those_of_the_reference() {
+    let device = Device::flex().autodiff();
+    for (name, model, golden) in fixtures().into_iter().filter(|(name, ..)| name.ends_with("-classify")) {
+        for shift in 0..3 {
+            let pruned = model.pruned(&edits(&model, shift)).unwrap();
+            let longest = golden.sequences.iter().map(|s| s.ids.len()).max().unwrap();
+            let batch = PaddedBatch::new(&golden.sequences, longest, &device);
+            let gradients = |network: Network| {
+                let parameters = Parameters::from_weights(&pruned.weights, &device).unwrap();
+                let output = network.forward(&parameters, &batch, Mode::default()).unwrap().output;
+                let mut grads = output.slice([0..golden.sequences.len(), 0..1, 0..1]).tanh().sum().backward();
+                let of = |(name, p): (&str, &sparing_train::Parameter)| {
+                    let values = p.value.grad_remove(&mut grads)?.into_data().try_to_vec::<f32>().unwrap();
+                    Some((name.to_string(), values))
+                };
+                parameters.iter().filter_map(of).collect::<Vec<_>>()
+            };
+            let fast = gradients(Network::new(&pruned.architecture));
+            let slow = gradients(Network::reference(&pruned.architecture));
+            assert!(fast.iter().map(|(name, _)| name).eq(slow.iter().map(|(name, _)| name)), "{name}");
+            let constants = pruned.architecture.layers.iter().flat_map(|layer| &layer.ffns).map(|ffn| &ffn.down);
+            for bias in constants.filter_map(|down| down.stored_bias()) {
+                assert!(
+                    fast.iter().any(|(name, g)| *name == bias.name && g.iter().any(|g| *g != 0.0)),
+                    "{}",
+                    bias.name
+                );
+            }
+            // Beside the largest: those of key biases are zero but for rounding.
+            let numbers = |all: Vec<(String, Vec<f32>)>| all.into_iter().map(|(_, g)| g).collect::<Vec<_>>();
+            let far = distance(&numbers(fast), &numbers(slow));
+            assert!(far <= 1e-4, "{name} {:?}: {far:e}", pruned.plan.elements);
+        }
     }
 }

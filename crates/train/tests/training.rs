@@ -4,7 +4,7 @@ mod common;
 
 use burn::tensor::Device;
 use common::{bare, fixture, sentiment};
-use sparing_model::{HeadKind, Model, Sequence};
+use sparing_model::{Edits, FfnEdit, HeadKind, LayerEdit, Model, Sequence};
 use sparing_tasks::{Columns, Dataset, Select, Split, Task};
 use sparing_train::*;
 use std::path::Path;
@@ -95,6 +95,38 @@ fn economies_of_attention_are_trained_with_and_carried_along() {
         let saved = Model::load(&run.directory).unwrap();
         assert_eq!(saved.plan.attention.map(|plan| plan.to_string()).as_deref(), want);
     }
+}
+
+#[test]
+fn a_pruned_model_is_trained_and_stays_pruned() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = sentiment(folder.path(), 48);
+    let whole = bare("bert-classify-text");
+    let gone = LayerEdit { heads: Some(vec![]), ..LayerEdit::default() };
+    let half = (0..whole.architecture.layers[0].ffns[0].up.outputs).step_by(2).collect();
+    let ffn = FfnEdit { neurons: Some(half), ..FfnEdit::default() };
+    let heads = whole.architecture.layers[0].attention.numbers();
+    let less = LayerEdit { heads: Some(heads[1..].to_vec()), ffns: [(0, ffn)].into(), ..LayerEdit::default() };
+    let model = whole.pruned(&Edits { layers: [(0, less), (1, gone)].into() }).unwrap();
+    let job = Finetune {
+        model: &model,
+        train: &data,
+        dev: Some(&data),
+        options: options(5e-3, 40),
+        seeds: vec![1],
+        max_tokens: Some(32),
+        attention: None,
+        quantization: None,
+        device: Device::flex(),
+        place: place(folder.path()),
+    };
+    let run = job.run(&mut |_, _| true).unwrap().runs.remove(0);
+    // Half of the labels are guessed by chance; less is left to learn with than of the whole model.
+    assert_eq!(run.trained[0].value, run.saved[0].value);
+    assert!(run.saved[0].value > 0.9, "{}", run.saved[0].value);
+    let saved = Model::load(&run.directory).unwrap();
+    assert_eq!(saved.plan.elements, model.plan.elements);
+    assert_eq!(saved.architecture.layers, model.architecture.layers);
 }
 
 #[test]
