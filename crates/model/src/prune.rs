@@ -162,7 +162,7 @@ impl Surgery<'_> {
         let mut left: BTreeMap<&str, (bool, Vec<usize>)> = BTreeMap::new();
         for map in maps {
             let (name, in_out, slice) = tensor(&map.weight)?;
-            let from = |slice: Option<(usize, usize)>| outputs.iter().map(move |o| slice.map_or(0, |s| s.0) + o);
+            let from = |slice: Slice| outputs.iter().map(move |o| slice.map_or(0, |s| s.0) + o);
             left.entry(name).or_insert((in_out, vec![])).1.extend(from(slice));
             if let Some(bias) = &map.bias {
                 left.entry(&bias.name).or_insert((false, vec![])).1.extend(from(bias.slice));
@@ -232,8 +232,11 @@ impl Surgery<'_> {
     }
 }
 
+/// `start..end` of a fused tensor.
+type Slice = Option<(usize, usize)>;
+
 /// The tensor that holds a layer's matrix: its name, whether it is stored input-major, the part of it.
-fn tensor(matrix: &Matrix) -> Result<(&str, bool, Option<(usize, usize)>), Error> {
+fn tensor(matrix: &Matrix) -> Result<(&str, bool, Slice), Error> {
     match matrix {
         Matrix::Tensor { name, in_out, slice } => Ok((name, *in_out, *slice)),
         Matrix::ConcatInputs(_) => Err(Error::new(format!("{}: joined matrices cannot be pruned", matrix.name()))),

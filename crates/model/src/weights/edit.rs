@@ -9,6 +9,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// A file's path in the directory and its content.
+type NamedFile<'a> = (String, Cow<'a, [u8]>);
+
 /// What is left of a tensor seen as a matrix: rows are its first axis, columns all others.
 #[derive(Clone, Copy)]
 pub(crate) enum Cut<'a> {
@@ -137,7 +140,7 @@ impl Weights {
 
     /// The files to write: path in the directory, content. As they were read, byte for byte; once edited, one file of all
     /// the network's tensors instead of its shards.
-    pub(crate) fn to_files(&self) -> Result<Vec<(String, Cow<'_, [u8]>)>, Error> {
+    pub(crate) fn to_files(&self) -> Result<Vec<NamedFile<'_>>, Error> {
         if !self.edited {
             return Ok(self.files.iter().map(|file| (file.path.clone(), Cow::Borrowed(file.bytes()))).collect());
         }
