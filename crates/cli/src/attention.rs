@@ -16,7 +16,8 @@ pub struct AttentionArgs {
     /// follow after commas: seed=N, pooling=max|mean|median, padded=128 (as the authors count), strict (never fall back to
     /// the exact product), layer3=0.2, layer0=exact. Tokens that bring less to others than a share of what tokens do on average
     /// cost less too: drop=0.6 (they leave; for heads that read the first token), skip=0.6 (they pass by the feed-forward
-    /// block), drop0=0 (never in layer 0); such as exact,drop=0.6. Attention over a few keys of every head: keys=64, or keys=auto
+    /// block), drop0=0 (never in layer 0); such as exact,drop=0.6. Or so many tokens of an input stay: keep=0.8 (a share), keep2=16
+    /// (a count, from layer 2 on); or a share of them is merged into others that are like them: merge=0.1, merge0=0. Attention over a few keys of every head: keys=64, or keys=auto
     /// (16, 64 or 128 by length), by=sign|norm|value|grouped, ends (keep first token and separators), threshold=1 (of value),
     /// keys0=exact, keys3=32; sign:64 is short for exact,keys=64 [default: what the model's plan says, else exact]
     #[arg(long, value_name = "HOW", value_parser = plan)]

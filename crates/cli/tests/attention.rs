@@ -62,7 +62,7 @@ fn eval_and_bench_tell_what_was_spent() {
 fn tokens_are_dropped_and_skip() {
     let model = fixture("bert-classify-text");
     let (_folder, data) = file("mine.csv", DATA);
-    for plan in ["exact,drop=1", "exact,skip=1,skip1=0"] {
+    for plan in ["exact,drop=1", "exact,skip=1,skip1=0", "exact,keep=0.5", "exact,merge=0.25"] {
         let args = ["eval", &model, "--data", &data, "--attention", plan];
         let shown = sparing(&args).ok();
         assert!(shown.contains(&format!("attention {plan}: whole model")), "{shown}");
@@ -71,6 +71,7 @@ fn tokens_are_dropped_and_skip() {
     }
     let run = |plan: &str| sparing(&["run", &model, "a joy", "--json", "--attention", plan]).json_lines();
     assert_eq!(run("exact,drop=0,skip=0"), run("exact"));
+    assert_eq!(run("exact,keep=1,merge=0"), run("exact"));
     let message = sparing(&["run", &fixture("bert-mlm-text"), "a [MASK]", "--attention", "exact,drop=0.5"]).error(1);
     assert!(message.contains("use skip instead of drop"), "{message}");
 }
@@ -86,6 +87,8 @@ fn what_makes_no_sense_is_one_line_before_any_work() {
         ("exact,drop=-1", "drop is -1"),
         ("exact,drop=x", "a number is expected"),
         ("exact,skip9", "a number is expected"),
+        ("exact,keep=2.5", "keep is 2.5"),
+        ("exact,merge=0.9", "merge is 0.9"),
         ("exact,fall=1", "no setting"),
         ("best:0.4", "no sampler"),
     ] {
@@ -107,6 +110,7 @@ fn what_makes_no_sense_is_one_line_before_any_work() {
         (r#"{"attention": {"mca": {"alpha": 0.4, "sampler": "graded"}}}"#, "sparing calibrate"),
         (r#"{"attention": {"mca": {"alpha": 0.4, "colour": 1}}}"#, "sparing.json"),
         (r#"{"attention": {"tokens": {"drop": {"cut": -1}}}}"#, "drop is -1"),
+        (r#"{"attention": {"tokens": {"keep": {"all": 0}}}}"#, "keep is 0"),
         (r#"{"attention": {"tokens": {"skip": {"cut": 1, "layers": {"7": 1}}}}}"#, "no layer 7"),
     ] {
         std::fs::write(folder.path().join("sparing.json"), plan).unwrap();

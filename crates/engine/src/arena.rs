@@ -3,7 +3,7 @@
 use crate::batch::Once;
 use crate::layout::Layout;
 use crate::program::Full;
-use crate::run::Wave;
+use crate::run::{Choice, Wave};
 use sparing_kernels::{Buffer, Element, PerWorker, Scratch};
 use std::sync::Mutex;
 
@@ -16,6 +16,7 @@ pub(crate) struct Arena {
     pub(crate) layout: Layout,
     pub(crate) wave: Wave,
     pub(crate) values: crate::values::Space,
+    pub(crate) choice: Choice,
     pub(crate) once: Once,
 }
 
@@ -65,6 +66,7 @@ impl Arenas {
             layout: Layout::default(),
             wave: Wave::default(),
             values: crate::values::Space::default(),
+            choice: Choice::default(),
             once: Once::default(),
         }
     }

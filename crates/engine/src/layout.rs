@@ -36,6 +36,15 @@ impl Spans {
     }
 }
 
+/// A row that is merged into another one, which stays.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Merger {
+    pub(crate) from: usize,
+    pub(crate) into: usize,
+    /// How much of the result is the merged row, by how many tokens the two stand for.
+    pub(crate) share: f32,
+}
+
 /// The layout of one packed batch; its vectors are reused.
 #[derive(Default)]
 pub(crate) struct Layout {
@@ -47,6 +56,8 @@ pub(crate) struct Layout {
     pub(crate) positions: Vec<u32>,
     /// Each sequence's rows.
     pub(crate) sequences: Vec<Range<usize>>,
+    /// How many tokens each sequence had at first.
+    pub(crate) inputs: Vec<usize>,
     /// Whether a sequence has tokens of more than one type.
     pub(crate) mixed_types: Vec<bool>,
     /// Positions that spans refer to; begins with `0, 1, 2 ..` up to the longest sequence.
@@ -63,6 +74,11 @@ pub(crate) struct Layout {
     selected_globals_at: Vec<usize>,
     /// Rows that stay when tokens are dropped, in order.
     pub(crate) staying: Vec<usize>,
+    /// Rows that are merged into others instead of only leaving.
+    pub(crate) merging: Vec<Merger>,
+    /// How many tokens each row stands for, and the logarithms; empty as long as none were merged.
+    sizes: Vec<f32>,
+    pub(crate) log_sizes: Vec<f32>,
     /// Rows that do not skip feed-forward blocks, numbered as after dropping.
     pub(crate) busy: Vec<usize>,
     spans: [Spans; 4],
@@ -141,6 +157,7 @@ impl Layout {
             self.spans[3].push(number, span(both, both_positions, none));
             self.selected_of.push(selected);
             self.sequences.push(rows);
+            self.inputs.push(tokens);
         }
     }
 
@@ -155,9 +172,24 @@ impl Layout {
             list.clear();
         }
         self.sequences.clear();
+        self.inputs.clear();
+        self.merging.clear();
+        self.sizes.clear();
+        self.log_sizes.clear();
         self.mixed_types.clear();
         self.selected_of.clear();
         self.spans.iter_mut().for_each(Spans::clear);
+    }
+
+    /// Rows that others are merged into stand for those, too. Says how much of the result each merged row is.
+    pub(crate) fn join_sizes(&mut self) {
+        if !self.merging.is_empty() {
+            self.sizes.resize(self.ids.len(), 1.0);
+        }
+        for merger in &mut self.merging {
+            self.sizes[merger.into] += self.sizes[merger.from];
+            merger.share = self.sizes[merger.from] / self.sizes[merger.into];
+        }
     }
 
     /// Drops all rows but [`Layout::staying`], which holds the selected ones. Positions in the text are forgotten; nothing
@@ -172,6 +204,12 @@ impl Layout {
         }
         for list in [&mut self.ids, &mut self.types, &mut self.positions] {
             list.truncate(staying.len());
+        }
+        if !self.sizes.is_empty() {
+            staying.iter().enumerate().for_each(|(to, from)| self.sizes[to] = self.sizes[*from]);
+            self.sizes.truncate(staying.len());
+            self.log_sizes.clear();
+            self.log_sizes.extend(self.sizes.iter().map(|size| size.ln()));
         }
         for rows in &mut self.sequences {
             *rows = place(rows.start)..place(rows.end);

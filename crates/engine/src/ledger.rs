@@ -203,6 +203,12 @@ impl Machine {
             Segment::Pool { from, .. } => add(None, Part::Head, rows(RowSet::All) * from.width() as u64),
             // Budgets depend on the input: counted while it runs, see `Spending`.
             Segment::Values(_) => {}
+            Segment::Select(select) if select.tokens.merge > 0.0 => {
+                // Keys' means over heads, then each of one half with each of the other.
+                let Attend { layer, heads, head_width, .. } = select.attend;
+                let means = rows(RowSet::All) * (heads * head_width) as u64;
+                add(Some(layer), Part::Importance, means + scores(&select.attend) * head_width as u64 / 2);
+            }
             // No arithmetic of its own: scores are computed once, here or in the attention that comes next.
             Segment::Select(_) | Segment::Drop(_) | Segment::Gather { .. } | Segment::Scatter { .. } => {}
         }

@@ -2,7 +2,7 @@
 
 use sparing_kernels::Activation;
 use sparing_kernels::attention::By;
-use sparing_model::Keep;
+use sparing_model::{Keep, LayerTokens};
 
 /// Which rows a segment works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,15 +310,13 @@ pub(crate) struct Values {
     pub(crate) economy: usize,
 }
 
-/// Measures how much attention every token gets, and decides which ones leave and which ones stay busy.
+/// Decides which tokens leave or are merged into others, and which ones stay busy.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Select {
     /// The attention that comes next.
     pub(crate) attend: Attend,
-    /// Below this measure a token leaves.
-    pub(crate) drop: f32,
-    /// Below this measure a token skips feed-forward blocks.
-    pub(crate) skip: f32,
+    /// By what.
+    pub(crate) tokens: LayerTokens,
 }
 
 /// Position information inside the scores; the numbers index [`crate::compile::Constants`].
@@ -347,7 +345,8 @@ pub(crate) enum Segment {
     Attend(Attend),
     /// Tokens chosen by the attention that comes next.
     Select(Select),
-    /// The tokens that were chosen to leave do: the others close ranks in these buffers.
+    /// The tokens that were chosen to leave do, and are merged into others if they are to be: those close ranks in these
+    /// buffers.
     Drop([View; 2]),
     /// `to[i] = from[row i of the set]`.
     Gather { rows: RowSet, from: View, to: View },
@@ -367,6 +366,6 @@ pub(crate) struct Program {
     pub(crate) output_rows: RowSet,
     /// Result rows are scaled to unit length.
     pub(crate) normalise: bool,
-    /// Whether tokens are dropped or skip something, or keys are chosen: what is done is counted while it is.
+    /// Whether tokens leave or skip something, or keys are chosen: what is done is counted while it is.
     pub(crate) selects: bool,
 }

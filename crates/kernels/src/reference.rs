@@ -125,6 +125,7 @@ pub fn probabilities(
                 *e = table[head * (2 * reach + 1) + j + reach - position];
             }
         }
+        ScoreBias::ByKey(numbers) => extra.copy_from_slice(&numbers[span.keys.clone()]),
         ScoreBias::PerQuery(fill) => fill(s, head, i, &mut extra),
     }
     let mut scores: Vec<f32> = (0..keys)

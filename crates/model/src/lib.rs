@@ -43,5 +43,5 @@ pub use plan::{Activations, Bits, Plan, Precision, Quantization};
 pub use prune::{Edits, FfnEdit, LayerEdit, NewNumbers};
 pub use save::write_directory;
 pub use tokenizer::{Encoded, Tokenizer};
-pub use tokens::{Cut, Tokens};
+pub use tokens::{ByLayer, LayerTokens, Tokens};
 pub use weights::{Dtype, Integers, OwnedTensor, Quantized, ScaleAxis, Scales, Tensor, Weights};

@@ -197,11 +197,11 @@ impl AttentionPlan {
         self.keys.as_ref().map_or(Ok(()), Keys::check)
     }
 
-    /// Checks that there will be a result of everything that is wanted: tokens that are dropped have none.
+    /// Checks that there will be a result of everything that is wanted: tokens that leave have none.
     pub fn check_wanted(&self, wanted: &Wanted) -> Result<(), Error> {
-        if self.tokens.as_ref().is_some_and(Tokens::drops) && *wanted != Wanted::Head {
+        if self.tokens.as_ref().is_some_and(Tokens::leaves_fewer) && *wanted != Wanted::Head {
             return Err(Error::new(
-                "attention: results of every token are wanted, but tokens are dropped; use skip or exact",
+                "attention: results of every token are wanted, but tokens leave; use skip or exact",
             ));
         }
         Ok(())
@@ -241,10 +241,8 @@ impl AttentionPlan {
             if self.mca.as_ref().is_some_and(|mca| mca.alpha_of(layer).is_some()) {
                 return refuse("computes values within budgets", &format!("layer{layer}=exact"));
             }
-            let (drop, skip) = self.tokens.as_ref().map_or((0.0, 0.0), |tokens| tokens.cuts(layer));
-            if drop > 0.0 || skip > 0.0 {
-                let name = if drop > 0.0 { "drop" } else { "skip" };
-                return refuse(&format!("{name}s tokens"), &format!("{name}{layer}=0"));
+            if let Some((name, nothing)) = self.tokens.as_ref().and_then(|tokens| tokens.measured_in(layer)) {
+                return refuse(&format!("{name}s tokens"), &format!("{name}{layer}={nothing}"));
             }
         }
         Ok(())
@@ -252,7 +250,7 @@ impl AttentionPlan {
 }
 
 /// `exact`, or `SAMPLER:ALPHA`, with settings after commas: `graded:0.4`, `mca:0.4,seed=3,pooling=mean,padded=128,strict`,
-/// `mca:0.4,layer0=exact,layer5=0.2`, `exact,drop=0.5,drop0=0`, `graded:0.4,skip=0.3`, `exact,keys=64,by=norm,keys0=exact`.
+/// `mca:0.4,layer0=exact,layer5=0.2`, `exact,drop=0.5,drop0=0`, `exact,keep=0.8,keep3=0.5`, `exact,merge=0.1`, `graded:0.4,skip=0.3`, `exact,keys=64,by=norm,keys0=exact`.
 /// `sign:64` is short for `exact,keys=64,by=sign`, and so for what else keys are chosen by.
 impl FromStr for AttentionPlan {
     type Err = Error;
@@ -274,7 +272,7 @@ impl FromStr for AttentionPlan {
         }
         for setting in settings {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-            if key.starts_with("drop") || key.starts_with("skip") {
+            if Tokens::claims(key) {
                 let tokens = plan.tokens.get_or_insert_default();
                 tokens.set(key, number(key, value)?).ok_or_else(|| wrong(unknown(key)))?;
             } else if let Some(done) = Keys::set(&mut plan.keys, key, value) {
@@ -293,7 +291,7 @@ impl FromStr for AttentionPlan {
 /// What to say to a setting that does not exist.
 fn unknown(key: &str) -> String {
     format!(
-        "no setting is called \"{key}\"; use drop, skip, dropN, skipN, keys, keysN, by, ends or threshold, and with a sampler seed, pooling, padded, strict or layerN"
+        "no setting is called \"{key}\"; use drop, keep, merge, skip, dropN, keepN, mergeN, skipN, keys, keysN, by, ends or threshold, and with a sampler seed, pooling, padded, strict or layerN"
     )
 }
 
@@ -404,6 +402,8 @@ mod tests {
             "mca:0.4",
             "graded:1,pooling=mean,padded=128,strict,seed=3,layer0=exact,layer5=0.25",
             "exact,drop=0.5,drop0=0,skip=0.25,skip3=0.5",
+            "exact,drop=0.5,keep=0.8,keep3=12,merge=0.1,merge2=0.5,skip=0.25",
+            "graded:0.4,keep=1,keep1=0.5",
             "graded:0.4,skip=0.3",
             "exact,keys=64",
             "exact,keys=auto,by=value,threshold=0.5,ends,keys0=exact,keys3=32,keys4=auto",
@@ -417,6 +417,10 @@ mod tests {
         let plan: AttentionPlan =
             serde_json::from_str(r#"{"mca": {"alpha": 0.4, "length": {"padded": 128}}}"#).unwrap();
         assert_eq!(plan.to_string(), "mca:0.4,padded=128");
+        assert_eq!("exact,keep3=0.5".parse::<AttentionPlan>().unwrap().to_string(), "exact,keep=1,keep3=0.5");
+        let json = r#"{"tokens": {"drop": {"cut": 0.5}, "keep": {"all": 1, "layers": {"2": 0.7}}}}"#;
+        let plan: AttentionPlan = serde_json::from_str(json).unwrap();
+        assert_eq!(plan.to_string(), "exact,drop=0.5,keep=1,keep2=0.7");
         let json = r#"{"keys": {"by": "sign", "keep": 64, "layers": {"0": "exact", "3": 32}}}"#;
         let plan: AttentionPlan = serde_json::from_str(json).unwrap();
         assert_eq!(plan.to_string(), "exact,keys=64,keys0=exact,keys3=32");
@@ -443,6 +447,15 @@ mod tests {
             ("exact,drop", "a number is expected"),
             ("exact,dropx=1", "no setting"),
             ("exact,drop1x=1", "no setting"),
+            ("exact,keep=0", "keep is 0"),
+            ("exact,keep=1.5", "or a count"),
+            ("exact,keep=0.5,keep2=nan", "keep is NaN"),
+            ("exact,keepx=1", "no setting"),
+            ("exact,keep", "a number is expected"),
+            ("exact,merge=0.6", "merge is 0.6"),
+            ("exact,merge=-0.1", "from 0 to 0.5"),
+            ("exact,merge1=nan", "merge is NaN"),
+            ("exact,merger=0.1", "no setting"),
             ("exact,seed=1", "no setting"),
             ("exact,keys", "a number of keys or auto"),
             ("exact,keys=-1", "a number of keys or auto"),

@@ -28,6 +28,9 @@ fn tokens_and_keys_are_chosen_as_in_the_engine() {
         "exact,skip=1",
         "exact,drop=0.8,skip=1.1",
         "exact,drop=0.9,drop0=0,skip2=1",
+        "exact,keep=0.7",
+        "exact,keep=0.9,keep1=0.6,keep2=3",
+        "exact,keep=0.8,drop=0.7,skip=0.9",
         "sign:3",
         "norm:3,ends",
         "value:3,threshold=0.5",
@@ -131,6 +134,9 @@ fn values_that_are_precise_enough_are_exact() {
 fn what_cannot_be_trained_with_is_said() {
     let (model, golden) = fixture("bert-classify");
     let parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
+    let merging = BurnExecutor::new(&model.architecture, &parameters);
+    let merging = merging.with_attention(&"exact,merge=0.1".parse().unwrap(), None).err().unwrap().to_string();
+    assert!(merging.contains("merging tokens has no gradient") && !merging.contains('\n'), "{merging}");
     for (text, part) in [("int8:0.5", "has no gradient"), ("graded:0.5", "sparing calibrate")] {
         let burn = BurnExecutor::new(&model.architecture, &parameters);
         let burn = burn.with_attention(&text.parse().unwrap(), None).unwrap();
@@ -142,7 +148,7 @@ fn what_cannot_be_trained_with_is_said() {
 
 #[test]
 fn cuts_that_nobody_is_below_change_nothing() {
-    let plan: AttentionPlan = "exact,drop=1e-30,skip=1e-30".parse().unwrap();
+    let plan: AttentionPlan = "exact,drop=1e-30,keep=1000,skip=1e-30".parse().unwrap();
     for (name, model, golden) in able(&plan) {
         let parameters = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
         let exact = BurnExecutor::new(&model.architecture, &parameters);

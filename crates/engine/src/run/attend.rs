@@ -104,6 +104,8 @@ impl Machine {
                 buckets = self.constants.buckets[number].up_to(layout.longest);
                 ScoreBias::ByDistance { table: &buckets.table, reach: buckets.reach }
             }
+            // What stands for several tokens counts as often.
+            Positions::None if !layout.log_sizes.is_empty() => ScoreBias::ByKey(&layout.log_sizes),
             Positions::None | Positions::Relative(_) => ScoreBias::None,
         };
         let attention = Attention {

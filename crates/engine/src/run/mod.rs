@@ -15,6 +15,7 @@ use crate::profile::Clock;
 use crate::program::{Part, Place, Program, Segment, View};
 pub(crate) use attend::Wave;
 use sparing_kernels::{Buffer, Rows, Team};
+pub(crate) use tokens::Choice;
 
 /// What every run of an engine shares.
 pub(crate) struct Machine {

@@ -1,5 +1,6 @@
 //! Moving rows: gathering those the head reads, putting global results back, pooling a sequence into one row.
 
+use super::tokens::merge_rows;
 use super::{number, rows};
 use crate::arena::Arena;
 use crate::program::{PoolKind, RowSet, View};
@@ -52,14 +53,17 @@ pub(super) fn scatter(arena: &mut Arena, set: RowSet, from: View, to: View) {
     });
 }
 
-/// Moves the staying rows of these buffers, which hold all tokens, to their beginning, and forgets the other rows.
+/// Merges rows of these buffers, which hold all tokens, moves those that stay to the beginning, and forgets the others.
 pub(super) fn drop_rows(arena: &mut Arena, buffers: &[View]) {
-    let Arena { full, layout, .. } = arena;
-    let (tokens, staying) = (layout.count(RowSet::All), &layout.staying);
-    if staying.len() == tokens {
+    let Arena { full, layout, choice, .. } = arena;
+    let tokens = layout.count(RowSet::All);
+    if layout.staying.len() == tokens {
         return;
     }
+    layout.join_sizes();
+    let staying = &layout.staying;
     for view in buffers {
+        merge_rows(&mut full[number(*view)], *view, layout, &mut choice.row);
         let mut rows = full[number(*view)].rows_mut(tokens, view.stride);
         let width = view.stride;
         // Rows only ever move towards the beginning, so none is overwritten before it moved.

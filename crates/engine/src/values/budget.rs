@@ -25,9 +25,6 @@ pub(crate) struct Space {
     pub(crate) spent: Spending,
     /// Operations so far, on the tokens that are there, with exact values; only counted by programs that select.
     pub(crate) done: u64,
-    /// What every token of the batch brings to others, and one row of values.
-    pub(crate) measures: Vec<f32>,
-    pub(crate) row: Vec<f32>,
     /// Keys that are kept before all others, by row; empty: none are.
     pub(crate) pinned: Vec<bool>,
 }
@@ -44,8 +41,6 @@ impl Default for Space {
             seed: 0,
             spent: Spending::default(),
             done: 0,
-            measures: Vec::new(),
-            row: Vec::new(),
             pinned: Vec::new(),
         }
     }

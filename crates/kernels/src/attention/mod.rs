@@ -77,6 +77,8 @@ pub enum ScoreBias<'a> {
         /// The largest distance.
         reach: usize,
     },
+    /// A number of each row of k, the same for every query and head: how much more a key counts.
+    ByKey(&'a [f32]),
     /// `f(span, head, query, out)` fills one number per key of the span. For positions that depend on the query itself.
     PerQuery(&'a BiasFn<'a>),
 }
@@ -166,6 +168,9 @@ fn check_keys(attention: &Attention, span: &Span, rows: usize) {
     }
     if let ScoreBias::ByDistance { table, reach } = attention.bias {
         assert!(keys <= reach + 1 && table.len() == attention.heads * (2 * reach + 1), "bias table");
+    }
+    if let ScoreBias::ByKey(numbers) = attention.bias {
+        assert!(span.keys.end <= numbers.len(), "a bias for every key");
     }
 }
 
@@ -268,6 +273,7 @@ impl Job<'_> {
                 let start = self.head * (2 * reach + 1) + reach - self.position(query);
                 out.copy_from_slice(&table[start..start + out.len()]);
             }
+            ScoreBias::ByKey(numbers) => out.copy_from_slice(&numbers[self.span.keys.clone()]),
             ScoreBias::PerQuery(fill) => fill(self.index, self.head, query, out),
         }
     }

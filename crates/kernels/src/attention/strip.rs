@@ -187,8 +187,18 @@ impl<'a, 'b> Strip<'a, 'b> {
     /// Bias of all keys for the panel's queries as `[keys][panel]`, times log2 e.
     fn fill_bias(&self, first: usize, count: usize, space: &mut Workspace) {
         let (keys, panel) = (self.job.k.count(), self.panel);
+        let by_key = matches!(self.job.attention.bias, ScoreBias::ByKey(_));
+        if by_key && first > 0 {
+            // The first panel's serves all.
+            return;
+        }
         space.bias.ensure(keys * (panel + 1));
         let (bias, row) = space.bias.as_mut_slice().split_at_mut(keys * panel);
+        if by_key {
+            self.job.bias(first, &mut row[..keys]);
+            let rows = bias.chunks_exact_mut(panel).zip(&*row);
+            return rows.for_each(|(bias, value)| bias.fill(value * LOG2_E));
+        }
         for lane in 0..count {
             self.job.bias(first + lane, &mut row[..keys]);
             for (key, value) in row[..keys].iter().enumerate() {

@@ -152,6 +152,16 @@ fn a_bias_that_depends_on_the_query() {
     compare(&Attention { bias: ScoreBias::PerQuery(&fill), ..plain(2, 6) }, &lengths, &spans(&lengths), 1);
 }
 
+#[test]
+fn a_bias_of_every_key() {
+    for lengths in [vec![(7, 7), (2, 9), (70, 70)], vec![(40, 601), (1, 3)]] {
+        let keys = lengths.iter().map(|(_, keys)| keys).sum();
+        let bias = numbers(9, keys, 2.0);
+        let attention = Attention { bias: ScoreBias::ByKey(&bias), ..plain(2, 6) };
+        compare(&attention, &lengths, &spans(&lengths), 1);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 48 }, failure_persistence: None, ..Default::default() })]
     #[test]

@@ -67,7 +67,7 @@ impl Pass<'_> {
             None => self.heads(attention, self.product(&attention.value, value)?),
             Some(recipe) => self.economised_values((layer, attention), &recipe, value, &probabilities)?,
         };
-        self.choose(self.cuts(layer), &probabilities, &value);
+        self.choose(&self.layer_tokens(layer), &probabilities, &value);
         let mut context = self.mix(probabilities.clone(), value);
         if let Some(window) = &attention.window {
             let counts = self.globals();

@@ -7,7 +7,7 @@ use crate::keys::keys_by;
 use crate::program::{Attend, ChosenKeys, Full, Part, Positions, RowSet, Segment, Select, Values, View};
 use crate::relative::{Buckets, Relative};
 use sparing_kernels::Activation;
-use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, Source};
+use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, LayerTokens, Source};
 
 impl<'a> Compiler<'a> {
     /// From the residual stream to what attention returns, in `buffers`. Returns whether tokens may skip the feed-forward
@@ -78,29 +78,29 @@ impl<'a> Compiler<'a> {
             let input = kept.unwrap_or(all.x);
             code.segment(Segment::Values(Values { attend: attend.clone(), input, economy }));
         }
-        let (drop, skip) = self.cuts(index, layer);
-        if drop > 0.0 || skip > 0.0 {
-            code.segment(Segment::Select(Select { attend: attend.clone(), drop, skip }));
+        let tokens = self.layer_tokens(index, layer);
+        if tokens != LayerTokens::default() {
+            code.segment(Segment::Select(Select { attend: attend.clone(), tokens }));
         }
         code.segment(Segment::Attend(attend.clone()));
-        if drop > 0.0 {
+        if tokens.leaves_fewer() {
             code.segment(Segment::Drop([buffers.x, buffers.context]));
         }
         if self.has_globals(layer) {
             self.global_queries(code, index, layer, &all, globals, attend)?;
         }
         code.next_rows(rows);
-        Ok(skip > 0.0)
+        Ok(tokens.skip > 0.0)
     }
 
-    /// Below which measures of attention tokens leave, or skip the feed-forward blocks. Never where attention is the last:
-    /// what comes after it is wanted, and what is not wanted is not computed anyway.
-    fn cuts(&self, index: usize, layer: &Layer) -> (f32, f32) {
+    /// Which tokens leave, or skip the feed-forward blocks. None where attention is the last: what comes after it is
+    /// wanted, and what is not wanted is not computed anyway.
+    fn layer_tokens(&self, index: usize, layer: &Layer) -> LayerTokens {
         let last = self.architecture.last_attention() == Some(index);
         let tokens = self.tokens.filter(|_| self.economise && !last);
-        let (drop, skip) = tokens.map_or((0.0, 0.0), |tokens| tokens.cuts(index));
+        let tokens = tokens.map_or(LayerTokens::default(), |tokens| tokens.of(index));
         let blocks = layer.ffns.iter().any(|ffn| !ffn.up.is_empty());
-        (drop, if blocks { skip } else { 0.0 })
+        LayerTokens { skip: if blocks { tokens.skip } else { 0.0 }, ..tokens }
     }
 
     /// The keys that a layer's attention looks at, if not all. Where only some queries are wanted, they see all: they cost

@@ -118,7 +118,7 @@ pub fn attend_chosen(
     check(attention, &q, &k, &v, spans, &out);
     assert!(choice.pinned.is_empty() || choice.pinned.len() >= k.count(), "a flag for every key");
     assert!(attention.window.is_none(), "keys are chosen among all, not in a window");
-    assert!(!matches!(attention.bias, ScoreBias::PerQuery(_)), "bias by distance at most");
+    assert!(!matches!(attention.bias, ScoreBias::PerQuery(_)), "no bias that depends on the query");
     attend_chosen_at(Level::active(), team, attention, choice, [q, k, v], spans, Place::of(&mut out), scratch);
 }
 
@@ -192,14 +192,19 @@ unsafe fn over(level: Level, job: &Job, queries: Option<&[usize]>, own: &mut Spa
     positions.clear();
     positions.extend((0..count).map(|i| seen(i).saturating_sub(1)));
     if !kept.is_empty() {
-        let by_distance = |_: usize, _: usize, i: usize, bias: &mut [f32]| {
-            let ScoreBias::ByDistance { table, reach } = job.attention.bias else { return };
-            let start = job.head * (2 * reach + 1) + reach - job.position(query(i));
-            bias.iter_mut().zip(&*kept).for_each(|(bias, key)| *bias = table[start + key]);
+        let of_kept = |_: usize, _: usize, i: usize, bias: &mut [f32]| {
+            let (numbers, start) = match job.attention.bias {
+                ScoreBias::ByDistance { table, reach } => {
+                    (table, job.head * (2 * reach + 1) + reach - job.position(query(i)))
+                }
+                ScoreBias::ByKey(numbers) => (numbers, job.span.keys.start),
+                ScoreBias::None | ScoreBias::PerQuery(_) => return,
+            };
+            bias.iter_mut().zip(&*kept).for_each(|(bias, key)| *bias = numbers[start + key]);
         };
         let bias = match job.attention.bias {
             ScoreBias::None => ScoreBias::None,
-            _ => ScoreBias::PerQuery(&by_distance),
+            _ => ScoreBias::PerQuery(&of_kept),
         };
         let attention = Attention { indices: positions, bias, ..*job.attention };
         let span = |first: usize| Span {

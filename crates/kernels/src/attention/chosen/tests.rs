@@ -97,13 +97,15 @@ fn as_many_keys_as_there_are_is_exact_to_the_bit() {
 }
 
 #[test]
-fn distances_of_table_positions_are_those_of_the_kept_keys() {
+fn a_bias_is_that_of_the_kept_keys() {
     let table = numbers(3, 2 * 81, 2.0);
     for by in EVERY {
         let attention = Attention { bias: ScoreBias::ByDistance { table: &table, reach: 40 }, ..plain(2, 8, false) };
         let pinned: Vec<bool> = (0..60).map(|i| i == 0 || i == 23).collect();
         let choice = Choice { by, keep: &|_| 5, pinned: &pinned };
         compare(&Data::new(&[(24, 24), (36, 36)], 16, 7), &attention, &choice);
+        let of_keys = Attention { bias: ScoreBias::ByKey(&table[..60]), ..attention };
+        compare(&Data::new(&[(24, 24), (36, 36)], 16, 8), &of_keys, &choice);
     }
 }
 
