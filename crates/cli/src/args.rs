@@ -1,6 +1,6 @@
 //! The command line, and the options that several commands share.
 
-use crate::commands::{bench, calibrate, completions, eval, inspect, quantize, run, study, train};
+use crate::commands::{bench, calibrate, completions, eval, inspect, quantize, run, serve, study, train};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
@@ -26,6 +26,7 @@ sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays th
   sparing inspect MODEL           parameters, FLOPs and time by part, as table and picture
   sparing bench MODEL             latency and throughput by batch, length, precision and threads
   sparing quantize MODEL          weights in 2 to 8 bits, and what that costs in accuracy
+  sparing serve MODEL             HTTP: the routes of text-embeddings-inference and OpenAI, and a page to try it
   sparing study mca --model …     a published experiment done again, its numbers beside ours
 
 MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Without one, the model that comes with
@@ -60,6 +61,7 @@ pub enum Command {
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
     Quantize(quantize::QuantizeArgs),
+    Serve(serve::ServeArgs),
     Study(study::StudyArgs),
     Train(Box<train::TrainArgs>),
     Completions(completions::CompletionsArgs),

@@ -54,6 +54,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Inspect(args)) => commands::inspect::inspect(args),
         Some(Command::Bench(args)) => commands::bench::bench(&args),
         Some(Command::Calibrate(args)) => commands::calibrate::calibrate(&args),
+        Some(Command::Serve(args)) => commands::serve::serve(&args),
         Some(Command::Study(args)) => commands::study::study(&args),
         Some(Command::Quantize(args)) => commands::quantize::quantize(&args),
         Some(Command::Train(args)) => commands::train::train(&args),

@@ -7,5 +7,6 @@ pub mod eval;
 pub mod inspect;
 pub mod quantize;
 pub mod run;
+pub mod serve;
 pub mod study;
 pub mod train;

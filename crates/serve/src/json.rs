@@ -1,0 +1,63 @@
+//! Request bodies: JSON, not too large, not too slow.
+
+use crate::error::{Kind, Refusal};
+use crate::state::App;
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// A body that was read as JSON.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Refusal> {
+        check_type(request.headers())?;
+        let (parts, body) = request.into_parts();
+        let bytes = read(app, &parts.headers, body).await?;
+        serde_json::from_slice(&bytes).map(Json).map_err(|e| {
+            let kind = if e.is_data() { Kind::Validation } else { Kind::Malformed };
+            Refusal::new(kind, format!("the body is not what this route takes: {e}"))
+        })
+    }
+}
+
+/// The bytes of a body within the limits.
+pub(crate) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Refusal> {
+    let limits = &app.settings.limits;
+    let too_large = || Refusal::new(Kind::TooLarge, format!("the body has more than {} bytes", limits.payload));
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > limits.payload as u64) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(limits.patience, to_bytes(body, limits.payload)).await {
+        Err(_) => Err(Refusal::new(Kind::Slow, "the body came too slowly")),
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(e)) if is_length(&e) => Err(too_large()),
+        Ok(Err(e)) => Err(Refusal::new(Kind::Malformed, format!("the body could not be read: {e}"))),
+    }
+}
+
+/// Whether a body was longer than allowed.
+fn is_length(error: &axum::Error) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        if error.to_string().contains("length limit") {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json")) {
+        return Ok(());
+    }
+    Err(Refusal::new(Kind::MediaType, "send JSON, with the header content-type: application/json"))
+}
