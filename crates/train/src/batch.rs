@@ -72,6 +72,12 @@ impl PaddedBatch {
         self.lengths.iter().sum()
     }
 
+    /// What is known of every token on the host as it is on the device: `[batch * length]`, 0 where padded.
+    pub(crate) fn padded(&self, known: &[Vec<u32>]) -> Vec<u32> {
+        let zeros = || std::iter::repeat_n(0, self.length);
+        known.iter().flat_map(|sequence| sequence.iter().copied().chain(zeros()).take(self.length)).collect()
+    }
+
     /// Where row `row` of sequence `sequence` is among `[batch * length]` rows.
     pub fn row(&self, sequence: usize, row: usize) -> usize {
         sequence * self.length + row

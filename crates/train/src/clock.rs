@@ -108,6 +108,6 @@ impl StepClock {
     }
 }
 
-fn wait(device: &Device) -> Result<(), Error> {
+pub(crate) fn wait(device: &Device) -> Result<(), Error> {
     device.sync().map_err(|e| Error::new(format!("the device failed ({e})")))
 }

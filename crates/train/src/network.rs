@@ -1,8 +1,8 @@
 //! The parametric architecture, computed with Burn tensors.
 //!
 //! Position-wise steps see rows `[batch * length, width]`; only attention knows where sequences begin. Padding is
-//! computed along and never looked at. On the CPU the steps are operations of our own ([`crate::ops`]), and where nothing
-//! forbids it there is no padding (`packed.rs`).
+//! computed along and never looked at. The steps are operations of our own, on the CPU those of [`crate::ops`], elsewhere
+//! those of [`crate::gpu`]; on the CPU, where nothing forbids it, there is no padding (`packed.rs`).
 
 mod attention;
 mod embeddings;
@@ -28,7 +28,19 @@ pub struct Network {
     architecture: Architecture,
     attention: AttentionPlan,
     calibration: Option<Arc<Calibration>>,
-    reference: bool,
+    means: Means,
+}
+
+/// Whose operations compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// Those that suit the device.
+    Own,
+    /// Those for GPUs.
+    #[cfg(test)]
+    Gpu,
+    /// Burn's.
+    Burn,
 }
 
 /// How a forward pass runs.
@@ -121,7 +133,7 @@ impl Network {
     /// A network for this architecture.
     pub fn new(architecture: &Architecture) -> Network {
         let attention = AttentionPlan::default();
-        Network { architecture: architecture.clone(), attention, calibration: None, reference: false }
+        Network { architecture: architecture.clone(), attention, calibration: None, means: Means::Own }
     }
 
     /// The same with attention economised as a plan says and as the engine does, with what samplers other than the paper's
@@ -139,7 +151,13 @@ impl Network {
     /// The same, computed with Burn's own operations on every device: slow on the CPU, and what the fast ones are compared
     /// with.
     pub fn reference(architecture: &Architecture) -> Network {
-        Network { reference: true, ..Network::new(architecture) }
+        Network { means: Means::Burn, ..Network::new(architecture) }
+    }
+
+    /// The same, computed on every device as it is on a GPU.
+    #[cfg(test)]
+    pub(crate) fn as_on_gpu(architecture: &Architecture) -> Network {
+        Network { means: Means::Gpu, ..Network::new(architecture) }
     }
 
     /// What attention economises.

@@ -3,7 +3,6 @@
 use super::packed::Chosen;
 use super::pass::Pass;
 use crate::ops;
-use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Tensor, TensorData};
 use sparing_kernels::attention::Span;
 use sparing_model::{Attention, AttentionPosition, Error, Linear, Window};
@@ -62,7 +61,7 @@ impl Pass<'_> {
             Some(bias) => scores + bias,
             None => scores,
         };
-        let mut probabilities = softmax(scores, 3);
+        let mut probabilities = self.softmax(scores);
         let value = match self.recipe((layer, attention))? {
             None => self.heads(attention, self.product(&attention.value, value)?),
             Some(recipe) => self.economised_values((layer, attention), &recipe, value, &probabilities)?,
@@ -113,7 +112,14 @@ impl Pass<'_> {
     fn heads(&self, attention: &Attention, rows: Tensor<2>) -> Tensor<4> {
         let count = self.batch.count();
         let length = rows.dims()[0] / count;
-        rows.reshape([count, length, attention.heads, attention.head_width]).swap_dims(1, 2)
+        let Attention { heads, head_width, .. } = *attention;
+        let turned = rows.reshape([count, length, heads, head_width]).swap_dims(1, 2);
+        // Copied once here rather than by every product that reads them.
+        if self.gpu {
+            turned.reshape([count * heads * length, head_width]).reshape([count, heads, length, head_width])
+        } else {
+            turned
+        }
     }
 
     /// Scaled scores `[batch, heads, queries, keys]`, f32.
@@ -150,7 +156,7 @@ impl Pass<'_> {
         if let Some(padding) = self.padding_mask() {
             scores = scores + padding;
         }
-        let probabilities = softmax(scores, 3);
+        let probabilities = self.softmax(scores);
         let context = self.mix(probabilities.clone(), value);
         Ok((probabilities, context))
     }

@@ -1,6 +1,7 @@
 //! From token ids to the first hidden state.
 
 use super::pass::Pass;
+use crate::gpu;
 use burn::tensor::Tensor;
 use burn::tensor::module::embedding;
 use sparing_model::{Error, PositionTable, ProjectionPlace, TokenTypeTable};
@@ -10,8 +11,12 @@ impl Pass<'_> {
     pub(super) fn embeddings(&self) -> Result<Tensor<2>, Error> {
         let e = &self.architecture.embeddings;
         let (count, length) = (self.batch.count(), self.batch.length);
-        let words = embedding(self.get(&e.word)?, self.batch.ids.clone());
-        let mut x = self.looked_up(&e.word, words.reshape([count * length, e.width]));
+        let table = self.get(&e.word)?;
+        let words = match self.gpu {
+            true => gpu::lookup(table, self.batch.padded(&self.batch.host)),
+            false => embedding(table, self.batch.ids.clone()).reshape([count * length, e.width]),
+        };
+        let mut x = self.looked_up(&e.word, words);
         if e.trigram {
             x = self.trigram(x.reshape([count, length, e.width])).reshape([count * length, 3 * e.width]);
         }
@@ -67,7 +72,8 @@ impl Pass<'_> {
         let [rows, width] = table.dims();
         let first = table.clone().slice([0..1, 0..width]);
         Ok(match (self.batch.most_type, rows) {
-            (0, _) => x + first,
+            (0, _) => self.add_row(x, first),
+            _ if self.gpu => x + gpu::lookup(table, self.batch.padded(&self.batch.host_types)),
             (_, 2) => {
                 let step = table.slice([1..2, 0..width]) - first.clone();
                 let types = self.batch.types.clone().float().reshape([x.dims()[0], 1]);

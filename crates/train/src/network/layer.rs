@@ -88,7 +88,7 @@ impl Pass<'_> {
     /// What is left of a removed block: `norm(bias + stream)`.
     fn constant(&self, map: &Linear, stream: Tensor<2>, norm: Option<&Norm>) -> Result<Tensor<2>, Error> {
         let sum = match self.parameters.bias(map)? {
-            Some(bias) => stream + bias,
+            Some(bias) => self.add_row(stream, bias),
             None => stream,
         };
         match norm {

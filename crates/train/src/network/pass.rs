@@ -5,10 +5,10 @@ use super::packed::Packed;
 use super::relative::Positions;
 use super::tokens::Presence;
 use super::values::Asked;
-use super::{Capture, Encoded, Forward, LinearHook, Mode, Network};
-use crate::ops;
+use super::{Capture, Encoded, Forward, LinearHook, Means, Mode, Network};
 use crate::random::Random;
 use crate::{PaddedBatch, Parameters};
+use crate::{gpu, ops};
 use burn::tensor::module::layer_norm;
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor, activation};
 use sparing_kernels::training::Dropout;
@@ -32,6 +32,8 @@ pub(super) struct Pass<'a> {
     pub(super) device: Device,
     /// The numbers are in the host's memory: our own operations apply.
     pub(super) host: bool,
+    /// They are elsewhere: those for GPUs apply.
+    pub(super) gpu: bool,
     /// Where rows are, if there is no padding between them.
     pub(super) packed: Option<Arc<Packed>>,
     /// Seed of the last dropout on the host.
@@ -49,10 +51,11 @@ impl<'a> Pass<'a> {
         mode: Mode,
         hook: Option<&'a dyn LinearHook>,
     ) -> Self {
-        let Network { architecture, attention: plan, calibration, reference } = network;
+        let Network { architecture, attention: plan, calibration, means } = network;
         let (calibration, asked) = (calibration.as_deref(), Asked::All);
         let device = parameters.device().clone().without_autodiff();
-        let host = !*reference && !mode.bf16 && ops::on_host(&device);
+        let host = *means == Means::Own && !mode.bf16 && ops::on_host(&device);
+        let gpu = !host && *means != Means::Burn;
         let whole = mode.capture == Capture::default() && plan.is_exact() && Packed::fits(architecture);
         let packed = (host && whole).then(|| Arc::new(Packed::new(batch)));
         let seed = Cell::new(None);
@@ -68,6 +71,7 @@ impl<'a> Pass<'a> {
             hook,
             device,
             host,
+            gpu,
             packed,
             seed,
             presence,
@@ -189,6 +193,9 @@ impl<'a> Pass<'a> {
         if self.host {
             return Ok(ops::linear(rows, weight, bias));
         }
+        if self.gpu {
+            return Ok(gpu::linear(rows, weight, bias));
+        }
         let product = rows.matmul(self.narrow(weight).transpose());
         Ok(match bias {
             Some(bias) => product + self.narrow(bias),
@@ -220,6 +227,8 @@ impl<'a> Pass<'a> {
         let (weight, bias) = (self.get(&norm.weight)?, self.get(&norm.bias)?);
         Ok(match norm.kind {
             NormKind::Layer if self.host => ops::norm(rows, None, None, weight, bias, norm.eps),
+            NormKind::Layer if self.gpu => gpu::norm(rows, weight, bias, norm.eps),
+            NormKind::Affine if self.gpu => gpu::scale_and_shift(rows, weight, bias),
             NormKind::Layer => {
                 let (weight, bias) = (weight.reshape([norm.width]), bias.reshape([norm.width]));
                 layer_norm(rows, weight, Some(bias), f64::from(norm.eps))
@@ -264,11 +273,22 @@ impl<'a> Pass<'a> {
         parts.iter().fold(0, |seed, part| (seed << 16) | (*part as u64 & 0xffff))
     }
 
+    /// Shares of scores along the last axis.
+    pub(super) fn softmax(&self, scores: Tensor<4>) -> Tensor<4> {
+        if self.gpu { gpu::softmax(scores) } else { activation::softmax(scores, 3) }
+    }
+
+    /// `rows + row`.
+    pub(super) fn add_row(&self, rows: Tensor<2>, row: Tensor<2>) -> Tensor<2> {
+        if self.gpu { gpu::add_row(rows, row) } else { rows + row }
+    }
+
     /// A non-linearity, element by element.
     pub(super) fn activate(&self, kind: Activation, x: Tensor<2>) -> Tensor<2> {
         match kind {
             Activation::Identity => x,
             _ if self.host => ops::activate(x, kernel(kind)),
+            Activation::Gelu if self.gpu => gpu::gelu(x),
             Activation::Gelu => activation::gelu(x),
             Activation::GeluTanh => activation::gelu_approximate(x),
             Activation::Relu => activation::relu(x),

@@ -12,7 +12,7 @@ mod memory;
 mod norm;
 mod rows;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use attention::{Heads, attention};
 pub(crate) use elements::{activate, drop};

@@ -13,17 +13,17 @@ use sparing_model::{Model, Sequence};
 use std::path::Path;
 use std::sync::Arc;
 
-fn numbers(seed: u64, len: usize) -> Vec<f32> {
+pub(crate) fn numbers(seed: u64, len: usize) -> Vec<f32> {
     let mut random = crate::random::Random::new(seed);
     (0..len).map(|_| random.uniform() as f32 * 2.0 - 1.0).collect()
 }
 
-fn leaf(seed: u64, shape: [usize; 2]) -> Tensor<2> {
+pub(crate) fn leaf(seed: u64, shape: [usize; 2]) -> Tensor<2> {
     let data = TensorData::new(numbers(seed, shape[0] * shape[1]), shape);
     Tensor::from_data(data, &Device::flex().autodiff()).require_grad()
 }
 
-fn values(tensor: Tensor<2>) -> Vec<f32> {
+pub(crate) fn values(tensor: Tensor<2>) -> Vec<f32> {
     tensor.without_autodiff().try_into_vec_as::<f32>().unwrap()
 }
 
@@ -37,7 +37,7 @@ fn run<const N: usize>(shapes: [[usize; 2]; N], f: &dyn Fn([Tensor<2>; N]) -> Te
     std::iter::once(values(out)).chain(found.collect::<Vec<_>>()).collect()
 }
 
-fn compare<const N: usize>(
+pub(crate) fn compare<const N: usize>(
     what: &str,
     shapes: [[usize; 2]; N],
     fast: &dyn Fn([Tensor<2>; N]) -> Tensor<2>,
@@ -51,7 +51,7 @@ fn compare<const N: usize>(
     }
 }
 
-fn map(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>) -> Tensor<2> {
+pub(crate) fn map(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>) -> Tensor<2> {
     x.matmul(weight.transpose()) + bias
 }
 
@@ -227,8 +227,9 @@ fn networks() {
             found
         };
         let slow = run(Network::reference(&model.architecture), Mode::default());
-        for mode in [Mode::default(), captured] {
-            let fast = run(Network::new(&model.architecture), mode);
+        let [own, gpu] = [Network::new, Network::as_on_gpu];
+        for (network, mode) in [(own, Mode::default()), (own, captured), (gpu, Mode::default())] {
+            let fast = run(network(&model.architecture), mode);
             assert_eq!(fast.len(), slow.len(), "{name}");
             for ((tensor, fast), (_, slow)) in fast.iter().zip(&slow) {
                 let size = slow.iter().fold(0f32, |m, x| m.max(x.abs()));

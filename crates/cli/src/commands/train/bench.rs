@@ -7,7 +7,8 @@ use crate::stats::Sample;
 use crate::{interrupt, progress};
 use clap::Args;
 use serde::Serialize;
-use sparing_train::{StepClock, StepShape, device};
+use sparing_model::Architecture;
+use sparing_train::{OperationTime, StepClock, StepShape, device, operation_times};
 use std::io::{BufRead, Write};
 
 /// Measures the time of one training update: forward, backward, optimizer
@@ -62,6 +63,10 @@ pub struct BenchArgs {
     /// Answer each line of standard input with the milliseconds of an update in a round: see bench/
     #[arg(long, hide = true)]
     worker: bool,
+
+    /// Time single operations at these sizes instead, with --json as one object per line
+    #[arg(long, hide = true, conflicts_with = "worker")]
+    operations: bool,
 }
 
 #[derive(Serialize)]
@@ -88,6 +93,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     let architecture = args.model.open()?.architecture;
     let shape = StepShape { batch: args.batch, length: args.length, dropout: args.dropout, bf16: args.bf16 };
+    if args.operations {
+        return operations(args, &architecture, shape);
+    }
     let mut clock = StepClock::new(&architecture, shape, device(&args.device)?)?;
     let start = std::time::Instant::now();
     clock.run(args.warmup)?;
@@ -144,6 +152,22 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// Prints each operation's time as soon as it is known.
+fn operations(args: &BenchArgs, architecture: &Architecture, shape: StepShape) -> Result<(), Failure> {
+    let mut out = Out::new();
+    operation_times(architecture, shape, device(&args.device)?, |time: OperationTime| {
+        if args.json {
+            out.json(&time)?;
+        } else {
+            let OperationTime { name, sizes, precision, milliseconds, tflops } = &time;
+            let rate = tflops.map(|rate| format!("{rate:8.1} Tflop/s")).unwrap_or_default();
+            out.line(&format!("{name:28} {sizes:>22} {precision:4} {milliseconds:9.3} ms {rate}"))?;
+        }
+        out.flush()?;
+        interrupt::check()
+    })
 }
 
 /// Times a round whenever asked, for comparisons that take turns.

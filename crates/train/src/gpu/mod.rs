@@ -1,0 +1,21 @@
+//! Operations of our own for GPUs: Burn's tensor operations, with gradients written by hand.
+//!
+//! What Burn derives for them is right but slow there. A sum over all rows, which the gradient of every bias and norm is,
+//! gives each column to one thread that walks the rows one after the other; a weight's gradient is a product with few
+//! tiles and a long inner side; a gradient through a composed operation launches two or three times as many kernels as
+//! its formula needs. On the CPU [`crate::ops`] is faster still; tests run these there.
+
+mod elements;
+mod linear;
+mod lookup;
+mod norm;
+mod operation;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use elements::{gelu, softmax};
+pub(crate) use linear::linear;
+pub(crate) use lookup::lookup;
+pub(crate) use norm::{add_row, norm, scale_and_shift};
+pub(crate) use sums::{column_sums, transposed_product};

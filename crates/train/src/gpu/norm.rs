@@ -1,0 +1,53 @@
+//! Norms, and what else adds one row to all rows.
+
+use super::operation::{Computed, operation};
+use super::sums::column_sums;
+use burn::tensor::Tensor;
+
+/// Layer norm of rows `[rows, width]`; weight and bias `[1, width]`. All f32.
+pub(crate) fn norm(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>, eps: f32) -> Tensor<2> {
+    operation([x, weight, bias], |[x, weight, bias]| {
+        let mean = x.clone().mean_dim(1);
+        let centred = x - mean;
+        let variance = (centred.clone() * centred.clone()).mean_dim(1);
+        let inverse = variance.add_scalar(eps).sqrt().recip();
+        let normal = centred * inverse.clone();
+        let values = normal.clone() * weight.clone() + bias;
+        let back = move |g: Tensor<2>, wanted: [bool; 3]| {
+            let dw = wanted[1].then(|| column_sums(g.clone() * normal.clone()));
+            let db = wanted[2].then(|| column_sums(g.clone()));
+            let dx = wanted[0].then(|| {
+                let g = g * weight;
+                let along = (g.clone() * normal.clone()).mean_dim(1);
+                let mean = g.clone().mean_dim(1);
+                (g - mean - normal * along) * inverse
+            });
+            [dx, dw, db]
+        };
+        Computed { values, back }
+    })
+}
+
+/// `x w + b`, weight and bias `[1, width]`.
+pub(crate) fn scale_and_shift(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>) -> Tensor<2> {
+    operation([x, weight, bias], |[x, weight, bias]| {
+        let values = x.clone() * weight.clone() + bias;
+        let back = move |g: Tensor<2>, wanted: [bool; 3]| {
+            let dw = wanted[1].then(|| column_sums(g.clone() * x));
+            let db = wanted[2].then(|| column_sums(g.clone()));
+            [wanted[0].then(|| g * weight), dw, db]
+        };
+        Computed { values, back }
+    })
+}
+
+/// `x + row` for all rows of `[rows, width]`; row `[1, width]`.
+pub(crate) fn add_row(x: Tensor<2>, row: Tensor<2>) -> Tensor<2> {
+    operation([x, row], |[x, row]| {
+        let back = move |g: Tensor<2>, wanted: [bool; 2]| {
+            let row = wanted[1].then(|| column_sums(g.clone()));
+            [Some(g), row]
+        };
+        Computed { values: x + row, back }
+    })
+}
