@@ -62,7 +62,7 @@ struct Bench<F> {
 
 impl<E: From<Error>, F: FnMut(OperationTime) -> Result<(), E>> Bench<F> {
     fn random<const D: usize>(&self, shape: [usize; D]) -> Tensor<D> {
-        Tensor::random(shape, Distribution::Uniform(-1.0, 1.0), &self.device).cast(self.precision)
+        Tensor::<D>::random(shape, Distribution::Uniform(-1.0, 1.0), &self.device).cast(self.precision)
     }
 
     /// The same as a leaf of a graph of gradients.
