@@ -10,6 +10,7 @@ mod head;
 mod keys;
 mod layer;
 mod mask;
+mod merge;
 mod packed;
 mod pass;
 mod relative;
@@ -19,7 +20,7 @@ mod values;
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
 use pass::Pass;
-use sparing_model::{Architecture, AttentionPlan, Calibration, Error, Tokens};
+use sparing_model::{Architecture, AttentionPlan, Calibration, Error};
 use std::sync::Arc;
 use values::Asked;
 
@@ -140,11 +141,6 @@ impl Network {
     /// need to know. No gradient passes through a choice.
     pub fn with_attention(self, plan: &AttentionPlan, calibration: Option<Arc<Calibration>>) -> Result<Network, Error> {
         plan.check_for(&self.architecture)?;
-        if plan.tokens.as_ref().is_some_and(Tokens::merges) {
-            return Err(Error::new(
-                "attention: merging tokens has no gradient here yet; train with keep or drop instead",
-            ));
-        }
         Ok(Network { attention: plan.clone(), calibration, ..self })
     }
 

@@ -16,6 +16,7 @@ use crate::program::{Part, Place, Program, Segment, View};
 pub(crate) use attend::Wave;
 use sparing_kernels::{Buffer, Rows, Team};
 pub(crate) use tokens::Choice;
+pub use tokens::like_tokens;
 
 /// What every run of an engine shares.
 pub(crate) struct Machine {

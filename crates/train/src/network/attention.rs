@@ -45,6 +45,8 @@ impl Pass<'_> {
                 None => unchosen,
             });
         }
+        let wanted = self.layer_tokens(layer);
+        let keys = (wanted.merge > 0.0).then(|| key.clone());
         let scores = match &attention.position {
             AttentionPosition::None => self.scores(attention, query, key),
             AttentionPosition::Buckets { table, buckets, max_distance, .. } => {
@@ -66,7 +68,10 @@ impl Pass<'_> {
             None => self.heads(attention, self.product(&attention.value, value)?),
             Some(recipe) => self.economised_values((layer, attention), &recipe, value, &probabilities)?,
         };
-        self.choose(&self.layer_tokens(layer), &probabilities, &value);
+        self.choose(&wanted, &probabilities, &value);
+        if let Some(keys) = keys {
+            self.pair(&wanted, keys)?;
+        }
         let mut context = self.mix(probabilities.clone(), value);
         if let Some(window) = &attention.window {
             let counts = self.globals();

@@ -2,6 +2,7 @@
 //! made on the host, and has no gradient.
 
 use super::mask::HIDDEN;
+use super::merge::flags;
 use super::pass::Pass;
 use super::values::{Asked, numbers};
 use burn::tensor::{Tensor, TensorData};
@@ -29,11 +30,8 @@ impl Pass<'_> {
         let (by, ends) = (keys_by(keys), keys.ends);
         let [query, key] = [query, key].map(|rows| numbers(self.wide(rows.clone())));
         let (query, key) = (query?, key?);
-        let bools = |tensor: Tensor<2, burn::tensor::Bool>| {
-            tensor.into_data().try_into_vec::<bool>().map_err(|e| Error::new(format!("attention: {e}")))
-        };
-        let movable = if ends { bools(self.movable())? } else { Vec::new() };
-        let present = bools(self.presence.present.clone())?;
+        let movable = if ends { flags(self.movable())? } else { Vec::new() };
+        let present = flags(self.presence.present.clone())?;
         let Attention { heads, head_width: width, scale, causal, .. } = *attention;
         let scores =
             Scores { heads: 1, head_width: width, scale, causal, window: None, bias: ScoreBias::None, indices: &[] };

@@ -35,7 +35,10 @@ impl Pass<'_> {
         } else {
             let (stream, sources) = self.sources(layer, &x)?;
             let context = self.attention((number, &layer.attention), sources, chosen, captured)?;
-            (pick(x), self.residual(output, context, pick(stream), norm)?)
+            let stream = self.merge(pick(stream));
+            let context = self.merge(context);
+            self.presence.merger = None;
+            (pick(x), self.residual(output, context, stream, norm)?)
         };
         let before = self.presence.anybody_idle().then(|| at.clone());
         for ffn in &layer.ffns {

@@ -38,10 +38,14 @@ impl Pass<'_> {
         mask
     }
 
-    /// Hides all tokens but those that are `present`, `[batch, length]`, as padding.
+    /// Hides all tokens but those that are `present`, `[batch, length]`, as padding. What was merged counts as often.
     pub(super) fn hide_all_but(&mut self, present: &Tensor<2, Bool>) {
         self.masks.made.clear();
-        self.masks.padding = Some(Some(self.key_mask(present)));
+        let mask = self.key_mask(present);
+        self.masks.padding = Some(Some(match self.log_sizes() {
+            Some(sizes) => mask + sizes,
+            None => mask,
+        }));
     }
 
     /// `[batch, 1, 1, length]` to add to scores.

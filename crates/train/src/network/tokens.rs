@@ -13,11 +13,15 @@ pub(super) struct Presence {
     movable: Option<Tensor<2, Bool>>,
     /// True where a token passes by the feed-forward blocks of the layer under way, `[batch, length]`.
     idle: Option<Tensor<2, Bool>>,
+    /// How rows of the layer under way are merged, `[batch, length, length]`.
+    pub(super) merger: Option<Tensor<3>>,
+    /// How many tokens each row stands for, `[batch * length]`; empty as long as none were merged.
+    pub(super) sizes: Vec<f32>,
 }
 
 impl Presence {
     pub(super) fn new(batch: &crate::PaddedBatch) -> Presence {
-        Presence { present: batch.mask.clone(), movable: None, idle: None }
+        Presence { present: batch.mask.clone(), movable: None, idle: None, merger: None, sizes: Vec::new() }
     }
 
     /// Whether somebody may pass by the feed-forward blocks of the layer under way.
@@ -82,7 +86,7 @@ impl Pass<'_> {
     }
 
     /// From here on these are padding.
-    fn leave(&mut self, leaving: Tensor<2, Bool>) {
+    pub(super) fn leave(&mut self, leaving: Tensor<2, Bool>) {
         let present = self.presence.present.clone().bool_and(leaving.bool_not());
         self.hide_all_but(&present);
         self.presence.present = present;

@@ -9,6 +9,7 @@ use crate::arena::Arena;
 use crate::layout::Layout;
 use crate::program::{RowSet, Select};
 use merge::Match;
+pub use merge::like_tokens;
 pub(super) use merge::merge_rows;
 use sparing_model::Pooling;
 use std::ops::Range;
