@@ -64,14 +64,14 @@ impl<'a> Reference<'a> {
         let mut measure = vec![0f32; n];
         for h in 0..a.heads {
             let part = |of: &[f32], row: usize| of[row * width + h * d..row * width + (h + 1) * d].to_vec();
-            for i in 0..n {
+            for (i, context) in context.iter_mut().enumerate() {
                 let weights: Vec<f32> =
                     (0..n).map(|j| self.tokens[j].size * (dot(&part(&q, i), &part(&k, j)) * a.scale).exp()).collect();
                 let sum: f32 = weights.iter().sum();
                 for j in 0..n {
                     let (p, value) = (weights[j] / sum, part(&v, j));
                     measure[j] += p * dot(&value, &value).sqrt();
-                    value.iter().enumerate().for_each(|(c, value)| context[i][h * d + c] += p * value);
+                    value.iter().enumerate().for_each(|(c, value)| context[h * d + c] += p * value);
                 }
             }
         }
