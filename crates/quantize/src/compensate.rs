@@ -2,6 +2,7 @@
 //! rounded yet, as far as the inputs that both are multiplied with go together (GPTQ, Frantar et al. 2022,
 //! <https://arxiv.org/abs/2210.17323>, after Optimal Brain Surgeon).
 
+use crate::cholesky;
 use crate::round::{each_row, integer};
 use sparing_kernels::{Epilogue, Format, PackedMatrix, Rows, RowsMut, Scratch, gemm};
 use sparing_model::Integers;
@@ -46,11 +47,17 @@ impl Products {
         self.pending.clear();
     }
 
-    /// How errors are made up for; `None` if nothing was seen.
-    pub(crate) fn compensation(&self) -> Option<Compensation> {
+    /// `Σ x xᵀ`, row-major `[inputs, inputs]`; empty if nothing was seen.
+    pub fn sums(&self) -> Vec<f32> {
         let mut whole = self.clone();
         whole.flush();
-        Compensation::new(&whole.sum, whole.inputs)
+        whole.sum
+    }
+
+    /// How errors are made up for; `None` if nothing was seen.
+    pub(crate) fn compensation(&self) -> Option<Compensation> {
+        let sum = self.sums();
+        if sum.is_empty() { None } else { Compensation::new(&sum, self.inputs) }
     }
 }
 
@@ -72,28 +79,12 @@ impl Compensation {
         // Large inputs are rounded first, while there are many others left to make up for it.
         let mut order: Vec<usize> = (0..inputs).collect();
         order.sort_by(|a, b| square(*a).total_cmp(&square(*b)).then(a.cmp(b)));
-        let mut lower: Vec<Vec<f64>> = Vec::with_capacity(inputs);
-        for (i, &a) in order.iter().enumerate() {
-            let mut row: Vec<f64> = order[..=i].iter().map(|b| f64::from(sum[a * inputs + b])).collect();
-            row[i] += DAMPING * mean;
-            for j in 0..i {
-                row[j] = (row[j] - dot(&row[..j], &lower[j][..j])) / lower[j][j];
-            }
-            let rest = row[i] - dot(&row[..i], &row[..i]);
-            row[i] = rest.max(1e-9 * mean).sqrt();
-            lower.push(row);
-        }
-        let mut inverse: Vec<Vec<f64>> = Vec::with_capacity(inputs);
-        for (i, row) in lower.iter().enumerate() {
-            let mut out = vec![0.0; i + 1];
-            for (k, known) in inverse.iter().enumerate() {
-                let factor = row[k];
-                out.iter_mut().zip(known).for_each(|(o, x)| *o -= factor * x);
-            }
-            out[i] = 1.0;
-            out.iter_mut().for_each(|o| *o /= row[i]);
-            inverse.push(out);
-        }
+        let damped = |i: usize, j: usize| {
+            let product = f64::from(sum[order[i] * inputs + order[j]]);
+            if i == j { product + DAMPING * mean } else { product }
+        };
+        let lower = (0..inputs).map(|i| (0..=i).map(|j| damped(i, j)).collect()).collect();
+        let inverse = cholesky::invert(&cholesky::factor(lower, 1e-9 * mean));
         let inverse = inverse.into_iter().map(|row| row.into_iter().map(|x| x as f32).collect()).collect();
         Some(Compensation { order, inverse })
     }
@@ -112,18 +103,6 @@ impl Compensation {
             }
         });
     }
-}
-
-/// In eight strands, which become vectors.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let mut sums = [0f64; 8];
-    for (x, y) in a.iter().zip(b) {
-        for i in 0..8 {
-            sums[i] += x[i] * y[i];
-        }
-    }
-    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(x, y)| x * y).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -158,11 +137,10 @@ mod tests {
         x.chunks(64 * inputs).for_each(|part| products.add(part, inputs));
         let compensation = products.compensation().unwrap();
         // The sums are those of the slow way.
-        let mut whole = products.clone();
-        whole.flush();
+        let sums = products.sums();
         for (i, j) in [(0, 0), (3, 30), (36, 5)] {
             let want: f64 = (0..rows).map(|r| f64::from(x[r * inputs + i]) * f64::from(x[r * inputs + j])).sum();
-            assert!((f64::from(whole.sum[i * inputs + j]) - want).abs() < 1e-2, "{i} {j}");
+            assert!((f64::from(sums[i * inputs + j]) - want).abs() < 1e-2, "{i} {j}");
         }
         let error = |found: &Integers| -> f64 {
             let missing =

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod calibrate;
+pub mod cholesky;
 mod compensate;
 mod quantize;
 mod round;
