@@ -1,8 +1,30 @@
 //! The search for a cheaper model within the loss of accuracy that is accepted.
+//!
+//! An [`Anatomy`] says what a network can lose, a [`Recipe`] what a candidate does lose, a [`Workshop`] makes the candidate,
+//! a [`Judge`] says what its answers are worth and a [`Stopwatch`] what it costs.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod anatomy;
+mod cost;
+mod elements;
+mod journal;
+mod judge;
+pub mod outcome;
+mod queue;
+mod recipe;
+mod search;
+mod stopwatch;
 mod surgeon;
+mod workshop;
 
+pub use anatomy::{Anatomy, Kind, Site};
+pub use elements::{Element, queue as element_queue};
+pub use journal::Journal;
+pub use judge::{Judge, Verdict, answers, without_intervals};
+pub use recipe::{Left, Recipe};
+pub use search::{Economy, Event, Search, Settings, Strategy, Tried};
+pub use stopwatch::{Stopwatch, Timed, median};
 pub use surgeon::{Moments, Spared, Surgeon};
+pub use workshop::Workshop;

@@ -67,7 +67,10 @@ impl Moments {
             group,
             left: (0..n / group).collect(),
             inverse: (0..=n).map(|i| (0..=n).map(|j| whole(i, j)).collect()).collect(),
-            weight: weight.chunks_exact(n).map(|row| row.iter().map(|w| f64::from(*w)).chain([0.0]).collect()).collect(),
+            weight: weight
+                .chunks_exact(n)
+                .map(|row| row.iter().map(|w| f64::from(*w)).chain([0.0]).collect())
+                .collect(),
             error: 0.0,
         }
     }
@@ -240,8 +243,15 @@ mod tests {
         products.add(&x, inputs);
         let sum = (0..inputs).map(|i| x.iter().skip(i).step_by(inputs).map(|x| f64::from(*x)).sum()).collect();
         let squares = vec![0.0; inputs];
-        let sums =
-            Sums { rows: rows as u64, sum, squares, least: 0.0, most: 0.0, products: Some(products), leader: "w".into() };
+        let sums = Sums {
+            rows: rows as u64,
+            sum,
+            squares,
+            least: 0.0,
+            most: 0.0,
+            products: Some(products),
+            leader: "w".into(),
+        };
         let moments = Moments::of(&BTreeMap::from([("w".to_string(), sums)]), "w").unwrap();
         Case { inputs, x, w: numbers(4, outputs * inputs), moments }
     }
@@ -312,7 +322,8 @@ mod tests {
         let spared = surgeon.spared();
         assert!(spared.kept.is_empty() && spared.weight.is_empty());
         for (o, bias) in spared.bias.iter().enumerate() {
-            let mean: f64 = case.x.chunks_exact(8).map(|x| (0..8).map(|i| f64::from(case.w[o * 8 + i] * x[i])).sum::<f64>()).sum();
+            let mean: f64 =
+                case.x.chunks_exact(8).map(|x| (0..8).map(|i| f64::from(case.w[o * 8 + i] * x[i])).sum::<f64>()).sum();
             assert!((f64::from(*bias) - mean / 200.0).abs() < 1e-3, "{o}");
         }
     }

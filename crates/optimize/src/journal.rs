@@ -1,0 +1,96 @@
+//! What was tried already, on disk: a search that was stopped goes on where it was.
+
+use crate::{Recipe, Verdict};
+use serde::{Deserialize, Serialize};
+use sparing_model::Error;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// One line of the journal.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    recipe: Recipe,
+    verdict: Verdict,
+}
+
+/// The first line: what the others are about.
+#[derive(Serialize, Deserialize)]
+struct Heading {
+    search: String,
+}
+
+/// Verdicts by recipe.
+#[derive(Default)]
+pub struct Journal {
+    known: HashMap<String, Verdict>,
+    file: Option<(PathBuf, File)>,
+}
+
+impl Journal {
+    /// A journal in memory.
+    pub fn new() -> Journal {
+        Journal::default()
+    }
+
+    /// Opens or begins the journal of a search: `search` says in one line what it is about, and a journal about something
+    /// else is an error. A last line that was cut off is dropped.
+    pub fn open(path: &Path, search: &str) -> Result<Journal, Error> {
+        let failed = |e: std::io::Error| Error::new(format!("{}: cannot be written ({e})", path.display()));
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        file.set_len(whole as u64).map_err(failed)?;
+        let mut lines = text[..whole].lines();
+        let mut journal = Journal::default();
+        match lines.next() {
+            None => writeln!(file, "{}", json(&Heading { search: search.to_string() })).map_err(failed)?,
+            Some(line) => {
+                let heading: Heading = serde_json::from_str(line)
+                    .map_err(|_| Error::new(format!("{}: is not the journal of a search", path.display())))?;
+                if heading.search != search {
+                    return Err(Error::new(format!(
+                        "{}: belongs to another search; give another --out, or leave out --resume to begin anew",
+                        path.display()
+                    )));
+                }
+            }
+        }
+        for line in lines {
+            if let Ok(Line { recipe, verdict }) = serde_json::from_str(line) {
+                journal.known.insert(recipe.key(), verdict);
+            }
+        }
+        journal.file = Some((path.to_path_buf(), file));
+        Ok(journal)
+    }
+
+    /// The verdict on a recipe that was tried before.
+    pub fn find(&self, recipe: &Recipe) -> Option<Verdict> {
+        self.known.get(&recipe.key()).copied()
+    }
+
+    /// Number of recipes that were tried.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether nothing was tried.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Notes a verdict.
+    pub fn note(&mut self, recipe: &Recipe, verdict: Verdict) -> Result<(), Error> {
+        self.known.insert(recipe.key(), verdict);
+        let Some((path, file)) = &mut self.file else { return Ok(()) };
+        writeln!(file, "{}", json(&Line { recipe: recipe.clone(), verdict }))
+            .map_err(|e| Error::new(format!("{}: cannot be written ({e})", path.display())))
+    }
+}
+
+fn json(line: &impl Serialize) -> String {
+    serde_json::to_string(line).unwrap_or_default()
+}

@@ -1,0 +1,206 @@
+//! What a candidate's answers are worth on the rows that the search may look at.
+
+use serde::{Deserialize, Serialize};
+use sparing_engine::{Engine, Options as EngineOptions};
+use sparing_model::{Error, Model};
+use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, evaluate, kl};
+
+/// What a candidate's answers are worth, beside the baseline's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The headline metric.
+    pub score: f64,
+    /// Share of the baseline's score that is lost; negative where it is better.
+    pub lost: f64,
+    /// What is lost by the baseline's own belief: how much less it believes in the candidate's answers than in its own. It
+    /// has less luck in it than the score, which hangs on the few rows where the two answer differently.
+    pub doubt: f64,
+    /// Mean loss (cross-entropy, squared error, nats).
+    pub loss: f64,
+    /// Mean divergence from the baseline's answers.
+    pub divergence: f64,
+    /// Share of rows with the baseline's answer.
+    pub agreement: f64,
+    /// Share of rows whose loss is not larger than the baseline's.
+    pub not_worse: f64,
+}
+
+impl Verdict {
+    /// Whether no more than this share of the score is lost, by the score and by belief.
+    pub fn within(&self, budget: f64) -> bool {
+        self.lost <= budget + 1e-9 && self.doubt <= 2.0 * budget + 1e-9
+    }
+}
+
+/// The rows, and the baseline's answers.
+pub struct Judge<'a> {
+    dataset: &'a Dataset,
+    options: Options,
+    engine: EngineOptions,
+    metric: Metric,
+    baseline: Report,
+    own: Verdict,
+}
+
+impl<'a> Judge<'a> {
+    /// A judge by these rows. The baseline is the model as its plan says.
+    pub fn new(
+        model: &Model,
+        dataset: &'a Dataset,
+        options: Options,
+        engine: EngineOptions,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Judge<'a>, Error> {
+        let baseline = answers(model, dataset, &options, &engine, stop)?;
+        let metric = baseline.values.first().map(|value| value.metric).unwrap_or(Metric::Accuracy);
+        let mut judge = Judge { dataset, options, engine, metric, baseline, own: EMPTY };
+        judge.own = judge.compare(&judge.baseline)?;
+        Ok(judge)
+    }
+
+    /// The headline metric.
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// The baseline's.
+    pub fn own(&self) -> &Verdict {
+        &self.own
+    }
+
+    /// The baseline's answers.
+    pub fn baseline(&self) -> &Report {
+        &self.baseline
+    }
+
+    /// A judge by fewer of the rows.
+    pub fn rows(&self) -> usize {
+        self.baseline.n
+    }
+
+    /// What a candidate is worth.
+    pub fn verdict(&self, model: &Model, stop: &mut dyn FnMut() -> bool) -> Result<Verdict, Error> {
+        self.compare(&answers(model, self.dataset, &self.options, &self.engine, stop)?)
+    }
+
+    fn compare(&self, report: &Report) -> Result<Verdict, Error> {
+        let value =
+            |report: &Report| report.values.iter().find(|v| v.metric == self.metric).map_or(f64::NAN, |v| v.value);
+        let (base, score) = (value(&self.baseline), value(report));
+        let n = report.outcomes.len().max(1) as f64;
+        let mut sums = [0.0; 5];
+        for (a, b) in self.baseline.outcomes.iter().zip(&report.outcomes) {
+            let (before, after) = (loss(a), loss(b));
+            let (divergence, doubt, same) = beside(a, b);
+            let not_worse = f64::from(u8::from(after <= before));
+            sums.iter_mut().zip([after, divergence, doubt, same, not_worse]).for_each(|(sum, x)| *sum += x / n);
+        }
+        let [loss, divergence, doubt, agreement, not_worse] = sums;
+        let worse = if self.metric.higher_is_better() { base - score } else { score - base };
+        let doubt = doubt / base.abs().max(1e-9);
+        Ok(Verdict { score, lost: worse / base.abs().max(1e-9), doubt, loss, divergence, agreement, not_worse })
+    }
+}
+
+const EMPTY: Verdict =
+    Verdict { score: 0.0, lost: 0.0, doubt: 0.0, loss: 0.0, divergence: 0.0, agreement: 1.0, not_worse: 1.0 };
+
+/// All answers of a model.
+pub fn answers(
+    model: &Model,
+    dataset: &Dataset,
+    options: &Options,
+    engine: &EngineOptions,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Report, Error> {
+    let engine = Engine::compile(model, engine)?;
+    let report = evaluate(&engine, model.tokenizer()?, &model.architecture, dataset, options, &mut |_| !stop())?;
+    if report.complete { Ok(report) } else { Err(Error::new("stopped")) }
+}
+
+/// Options of evaluation without intervals, which a search does not look at.
+pub fn without_intervals(options: &Options) -> Options {
+    Options { bootstrap: Bootstrap { resamples: 0, ..options.bootstrap }, ..options.clone() }
+}
+
+/// Nats for classes, squares for numbers, share of wrong answers for the rest.
+fn loss(outcome: &Outcome) -> f64 {
+    match outcome {
+        Outcome::Class { gold, logits, .. } => {
+            let mut right = vec![f32::NEG_INFINITY; logits.len()];
+            if let Some(right) = right.get_mut(*gold) {
+                *right = 0.0;
+            }
+            kl(&right, logits)
+        }
+        Outcome::Labels { gold, logits, .. } => {
+            let one = |(i, x): (usize, &f32)| softplus(f64::from(if gold.contains(&i) { -x } else { *x }));
+            logits.iter().enumerate().map(one).sum()
+        }
+        Outcome::Score { gold, predicted } => (gold - predicted).powi(2),
+        Outcome::Tags { gold, predicted, .. } => {
+            let wrong = gold.iter().zip(predicted).filter(|(g, p)| g != p).count();
+            wrong as f64 / gold.len().max(1) as f64
+        }
+        Outcome::Answer { f1, .. } => 1.0 - f1,
+        Outcome::Loss { nats, tokens, .. } => nats / (*tokens).max(1) as f64,
+    }
+}
+
+/// Divergence, doubt and sameness of a candidate's answer beside the baseline's.
+fn beside(a: &Outcome, b: &Outcome) -> (f64, f64, f64) {
+    match (a, b) {
+        (Outcome::Class { predicted: x, logits: p, .. }, Outcome::Class { predicted: y, logits: q, .. }) => {
+            let belief = softmax(p);
+            let doubt = belief.get(*x).zip(belief.get(*y)).map_or(0.0, |(x, y)| x - y);
+            (kl(p, q), doubt, f64::from(u8::from(x == y)))
+        }
+        (Outcome::Labels { predicted: x, logits: p, .. }, Outcome::Labels { predicted: y, logits: q, .. }) => {
+            let divergence = p.iter().zip(q).map(|(p, q)| kl(&[*p, 0.0], &[*q, 0.0])).sum();
+            (divergence, 0.0, f64::from(u8::from(x == y)))
+        }
+        (Outcome::Score { predicted: x, .. }, Outcome::Score { predicted: y, .. }) => {
+            ((x - y).powi(2), 0.0, f64::from(u8::from((x - y).abs() < 0.1)))
+        }
+        _ => {
+            let difference = (loss(a) - loss(b)).abs();
+            (difference, 0.0, f64::from(u8::from(difference < 1e-6)))
+        }
+    }
+}
+
+fn softmax(logits: &[f32]) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let exps: Vec<f64> = logits.iter().map(|x| f64::from(x - largest).exp()).collect();
+    let sum: f64 = exps.iter().sum();
+    exps.into_iter().map(|e| e / sum).collect()
+}
+
+/// `ln(1 + e^x)`.
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_by_hand() {
+        let class = |gold, logits: [f32; 2]| Outcome::Class { gold, predicted: 0, logits: logits.to_vec() };
+        assert!((loss(&class(0, [0.0, 0.0])) - 2f64.ln()).abs() < 1e-9);
+        assert!((loss(&class(1, [0.0, 3.0])) - (-3f64).exp().ln_1p()).abs() < 1e-6);
+        let labels = Outcome::Labels { gold: vec![1], predicted: vec![], logits: vec![0.0, 0.0] };
+        assert!((loss(&labels) - 2.0 * 2f64.ln()).abs() < 1e-9);
+        assert_eq!(loss(&Outcome::Score { gold: 2.0, predicted: 0.5 }), 2.25);
+    }
+
+    #[test]
+    fn an_answer_the_baseline_half_believes_in_costs_little() {
+        let class = |predicted, logits: [f32; 2]| Outcome::Class { gold: 0, predicted, logits: logits.to_vec() };
+        let (_, sure, _) = beside(&class(0, [4.0, -4.0]), &class(1, [-1.0, 1.0]));
+        let (_, unsure, same) = beside(&class(0, [0.1, 0.0]), &class(1, [-1.0, 1.0]));
+        assert!(sure > 0.99 && unsure < 0.06 && same == 0.0, "{sure} {unsure}");
+        assert_eq!(beside(&class(0, [1.0, 0.0]), &class(0, [1.0, 0.0])), (0.0, 0.0, 1.0));
+    }
+}

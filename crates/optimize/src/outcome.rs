@@ -1,0 +1,164 @@
+//! What a search came to: the best candidate, the frontier, and what became of every part.
+
+use crate::search::Tried;
+use crate::{Anatomy, Kind, Left, Recipe};
+use sparing_model::{Plan, Precision};
+use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
+
+/// The best of what was tried within a budget, by what matters most; of those that were not timed none, where time matters.
+/// `None`: nothing that was tried is within it.
+pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
+    let within = |t: &Tried| match focus {
+        Focus::Accuracy => t.verdict.lost <= 0.0,
+        _ => t.verdict.within(budget),
+    };
+    let worth = |t: &Tried| match focus {
+        Focus::Speed => t.time_ratio,
+        Focus::Size => Some(-(t.bytes as f64)),
+        Focus::Accuracy => Some(-t.verdict.loss),
+    };
+    let candidates = tried.iter().enumerate().filter(|(_, t)| within(t) && t.recipe != Recipe::default());
+    let worths = candidates.filter_map(|(number, t)| Some((worth(t)?, number)));
+    worths.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, number)| number)
+}
+
+/// Which of (score, speed, bytes) triples are on the frontier: nothing else is as good in all and better in one. Scores and
+/// speeds are better when larger, bytes when smaller.
+pub fn frontier(points: &[(f64, f64, u64)]) -> Vec<bool> {
+    let beats = |a: &(f64, f64, u64), b: &(f64, f64, u64)| {
+        a.0 >= b.0 && a.1 >= b.1 && a.2 <= b.2 && (a.0 > b.0 || a.1 > b.1 || a.2 < b.2)
+    };
+    points.iter().map(|p| !points.iter().any(|other| beats(other, p))).collect()
+}
+
+/// A recipe in words.
+pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
+    let mut parts = Vec::new();
+    for (kind, one) in [(Kind::Attention, "heads"), (Kind::Ffn, "neurons")] {
+        let (mut left, mut all, mut gone) = (0, 0, 0);
+        for number in anatomy.of_kind(kind) {
+            let there = anatomy.sites[number].units.len();
+            let rest = recipe.left.get(&number).map_or(there, |left| left.count(there));
+            (left, all, gone) = (left + rest, all + there, gone + usize::from(rest == 0));
+        }
+        if left < all {
+            parts.push(format!("{left} of {all} {one}"));
+        }
+        if gone > 0 {
+            let blocks = if kind == Kind::Attention { "attention" } else { "feed-forward" };
+            parts.push(format!("{gone} {blocks} block{} removed", if gone == 1 { "" } else { "s" }));
+        }
+    }
+    if let Some(cut) = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref()?.drop.as_ref()) {
+        parts.push(format!("tokens below {} of an even share leave", cut.cut));
+    }
+    match recipe.precision {
+        Some(Precision::Int8) => parts.push("int8".into()),
+        Some(Precision::Bf16) => parts.push("bf16".into()),
+        _ => {}
+    }
+    if let Some(bits) = recipe.bits {
+        let part = |bits: Option<u32>| bits.map_or("-".to_string(), |bits| bits.to_string());
+        let [e, a, f] = [bits.embeddings, bits.attention, bits.ffn].map(part);
+        parts.push(format!("weights in {e}/{a}/{f} bits (embeddings/attention/feed-forward)"));
+    }
+    if parts.is_empty() { "the model as it came".into() } else { parts.join(", ") }
+}
+
+/// What became of every part of the network. `group`: neurons of a weight group.
+pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, plan: &Plan, group: usize) -> ElementMap {
+    let mut layers: Vec<LayerMap> = (0..anatomy.layers).map(|_| LayerMap::default()).collect();
+    for (number, site) in anatomy.sites.iter().enumerate() {
+        let all = site.units.len();
+        let left = recipe.left.get(&number);
+        let count = left.map_or(all, |left| left.count(all));
+        let whole = match count {
+            0 => State::Removed,
+            count if count < all => State::Approximated,
+            _ => State::Kept,
+        };
+        for layer in &site.layers {
+            let map = &mut layers[*layer];
+            let kept = |place: usize, unit: usize| match left {
+                Some(Left::Only(units)) => units.contains(&unit),
+                Some(Left::Best(_)) if site.kind == Kind::Attention => {
+                    let heads = plan.elements.as_ref().and_then(|e| e.layers.get(layer)?.heads.as_ref());
+                    heads.is_none_or(|heads| heads.contains(&unit))
+                }
+                _ => place < count,
+            };
+            let state = |kept: bool| if kept { State::Kept } else { State::Removed };
+            match site.kind {
+                Kind::Attention => {
+                    map.attention = whole;
+                    map.heads = site.units.iter().enumerate().map(|(place, unit)| state(kept(place, *unit))).collect();
+                }
+                Kind::Ffn => {
+                    map.ffn = whole;
+                    map.width = Some(Width { left: count, of: all });
+                    // Neurons are chosen one by one: so many groups' worth of them are left.
+                    let groups = all.div_ceil(group.max(1));
+                    let of = |number: usize| match (count * groups).checked_sub(number * all) {
+                        Some(rest) if rest >= all => State::Kept,
+                        Some(rest) if rest > 0 => State::Approximated,
+                        _ => State::Removed,
+                    };
+                    map.groups = (0..groups).map(of).collect();
+                }
+            }
+            map.bits = recipe.bits.and_then(|bits| bits.ffn);
+            let tokens = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref());
+            let cut = tokens.map_or(0.0, |tokens| tokens.cuts(*layer).0);
+            // The last layer computes what the head reads and nothing else.
+            if cut > 0.0 && layer + 1 < anatomy.layers {
+                map.tokens = Some(format!("tokens below {cut} of an even share leave"));
+            }
+        }
+    }
+    ElementMap { layers }
+}
+
+/// The recipe piece by piece, in the order techniques are counted: name and recipe up to and with it.
+pub fn techniques(recipe: &Recipe, anatomy: &Anatomy) -> Vec<(&'static str, Recipe)> {
+    let mut now = Recipe::default();
+    let mut steps = Vec::new();
+    let mut step = |name: &'static str, next: Recipe| {
+        if next != now {
+            steps.push((name, next.clone()));
+            now = next;
+        }
+    };
+    let mut next = Recipe { precision: recipe.precision, ..Recipe::default() };
+    step("precision", next.clone());
+    next.bits = recipe.bits;
+    step("fewer bits", next.clone());
+    for (name, kind, blocks) in [
+        ("removed blocks", None, true),
+        ("removed heads", Some(Kind::Attention), false),
+        ("narrower feed-forward", Some(Kind::Ffn), false),
+    ] {
+        for (number, left) in &recipe.left {
+            let site = &anatomy.sites[*number];
+            let gone = left.count(site.units.len()) == 0;
+            if (blocks && gone) || (!gone && kind == Some(site.kind)) {
+                next.left.insert(*number, left.clone());
+            }
+        }
+        step(name, next.clone());
+    }
+    next.attention = recipe.attention.clone();
+    step("dropped tokens", next);
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frontier_is_what_nothing_beats() {
+        let points = [(0.9, 1.0, 100), (0.9, 2.0, 100), (0.8, 2.0, 50), (0.8, 1.9, 60), (0.95, 0.5, 200)];
+        assert_eq!(frontier(&points), [false, true, true, false, true]);
+        assert_eq!(frontier(&[(0.5, 1.0, 1), (0.5, 1.0, 1)]), [true, true]);
+    }
+}

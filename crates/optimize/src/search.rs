@@ -1,0 +1,217 @@
+//! What all strategies share: settings, trials, and the record of what was tried.
+
+use crate::{Journal, Judge, Recipe, Stopwatch, Verdict, Workshop, cost, queue};
+use serde::{Deserialize, Serialize};
+use sparing_engine::{Engine, Options as EngineOptions};
+use sparing_model::{Error, Model, Precision};
+use sparing_report::Focus;
+
+/// How plans are searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// Ours: by what an economy saves for what it changes, both measured, with the rest making up for what is gone.
+    Cost,
+    /// The paper's: blocks, then heads and weight groups, in a queue, each against two thresholds.
+    Paper,
+    /// Whole layers from the top (Sajjad et al. 2020).
+    TopLayers,
+    /// By the slope of the loss in an element's direction (Molchanov et al. 2017).
+    Taylor,
+    /// The paper's, in random order.
+    Random,
+    /// The paper's, without granularity: everything in one queue.
+    Flat,
+    /// The paper's, with tighter thresholds for larger elements.
+    Adaptive,
+}
+
+/// What may be economised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Economy {
+    /// Attention and feed-forward blocks are removed.
+    Blocks,
+    /// Heads are removed.
+    Heads,
+    /// Feed-forward blocks get narrower.
+    Width,
+    /// Tokens that bring little to others leave.
+    Tokens,
+    /// Linear maps in bf16 or int8.
+    Precision,
+    /// Weights stored in fewer bits.
+    Bits,
+    /// Queries see the keys that match them best (sign matching).
+    Keys,
+}
+
+impl Economy {
+    /// All of them.
+    pub const ALL: [Economy; 7] = [
+        Economy::Blocks,
+        Economy::Heads,
+        Economy::Width,
+        Economy::Tokens,
+        Economy::Precision,
+        Economy::Bits,
+        Economy::Keys,
+    ];
+
+    /// The name in flags and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Economy::Blocks => "blocks",
+            Economy::Heads => "heads",
+            Economy::Width => "width",
+            Economy::Tokens => "tokens",
+            Economy::Precision => "precision",
+            Economy::Bits => "bits",
+            Economy::Keys => "keys",
+        }
+    }
+}
+
+/// What the user wants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// What matters most.
+    pub focus: Focus,
+    /// Share of the baseline's score that may be lost.
+    pub budget: f64,
+    /// How to search.
+    pub strategy: Strategy,
+    /// What may be economised.
+    pub menu: Vec<Economy>,
+    /// Neurons of a weight group.
+    pub group: usize,
+    /// Lower layers first.
+    pub bottom_first: bool,
+    /// An element may go only if most rows do not get worse by it.
+    pub most_rows: bool,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// At most so many trials.
+    pub trials: usize,
+}
+
+impl Settings {
+    /// Whether an economy is on the menu.
+    pub fn may(&self, economy: Economy) -> bool {
+        self.menu.contains(&economy)
+    }
+}
+
+/// A recipe that was tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tried {
+    /// What it does.
+    pub recipe: Recipe,
+    /// What its answers are worth.
+    pub verdict: Verdict,
+    /// The baseline's time over its own, where it was timed.
+    pub time_ratio: Option<f64>,
+    /// Bytes of its weights as they would be saved.
+    pub bytes: u64,
+    /// Whether the search went on from it.
+    pub accepted: bool,
+}
+
+/// What a search tells while it runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// Something new begins, of about so many trials.
+    Phase(&'a str, usize),
+    /// A trial is done: what was changed, and what came of it.
+    Trial(&'a str, &'a Tried),
+}
+
+/// A search in progress.
+pub struct Search<'a> {
+    /// Makes candidates.
+    pub shop: &'a Workshop<'a>,
+    /// Judges them.
+    pub judge: &'a Judge<'a>,
+    /// Times them.
+    pub watch: &'a Stopwatch,
+    /// What the user wants.
+    pub settings: &'a Settings,
+    /// How engines are compiled.
+    pub engine: EngineOptions,
+    /// What was tried before.
+    pub journal: Journal,
+    /// Everything that was tried.
+    pub tried: Vec<Tried>,
+    /// Told what happens; whether to stop.
+    pub tell: &'a mut dyn FnMut(Event<'_>),
+    /// Asked often.
+    pub stop: &'a mut dyn FnMut() -> bool,
+    /// The model as it came.
+    pub baseline: Engine,
+}
+
+impl Search<'_> {
+    /// Searches. If it is stopped, what was tried so far stays in [`Search::tried`], and the result is false.
+    pub fn run(&mut self) -> Result<bool, Error> {
+        let found = match self.settings.strategy {
+            Strategy::Cost => cost::search(self),
+            _ => queue::search(self),
+        };
+        match found {
+            Ok(()) => Ok(true),
+            Err(_) if (self.stop)() => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Number of trials that are left.
+    pub(crate) fn trials_left(&self) -> usize {
+        self.settings.trials.saturating_sub(self.tried.len())
+    }
+
+    /// Tries a recipe: what its answers are worth.
+    pub(crate) fn attempt(&mut self, what: &str, recipe: &Recipe) -> Result<Tried, Error> {
+        if (self.stop)() {
+            return Err(Error::new("stopped"));
+        }
+        let model = self.make(recipe)?;
+        let verdict = match self.journal.find(recipe) {
+            Some(verdict) => verdict,
+            None => {
+                let verdict = self.judge.verdict(&model, self.stop)?;
+                self.journal.note(recipe, verdict)?;
+                verdict
+            }
+        };
+        let bytes = model.weights.size_in_bytes() as u64;
+        let tried = Tried { recipe: recipe.clone(), verdict, time_ratio: None, bytes, accepted: false };
+        (self.tell)(Event::Trial(what, &tried));
+        self.tried.push(tried.clone());
+        Ok(tried)
+    }
+
+    /// Marks the last trial as the one to go on from.
+    pub(crate) fn accept(&mut self) {
+        if let Some(last) = self.tried.last_mut() {
+            last.accepted = true;
+        }
+    }
+
+    /// The baseline's time over a recipe's.
+    pub(crate) fn time(&mut self, recipe: &Recipe, rounds: usize) -> Result<f64, Error> {
+        let model = self.make(recipe)?;
+        let engine = Engine::compile(&model, &self.engine)?;
+        Ok(self.watch.race(&self.baseline, &engine, rounds)?.ratio)
+    }
+
+    /// The model of a recipe, as far as its answers depend on it.
+    fn make(&self, recipe: &Recipe) -> Result<Model, Error> {
+        if recipe.bits.is_some() { self.shop.make(recipe) } else { self.shop.shape(recipe) }
+    }
+
+    /// The cheapest precisions first, the model's own aside.
+    pub(crate) fn precisions(&self) -> Vec<Precision> {
+        let own = self.shop.model.plan.precision.unwrap_or(Precision::F32);
+        [Precision::Int8, Precision::Bf16].into_iter().filter(|p| *p != own).collect()
+    }
+}

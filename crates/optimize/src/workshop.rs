@@ -1,0 +1,184 @@
+//! Where recipes become models.
+
+use crate::{Anatomy, Kind, Left, Moments, Recipe, Site, Spared};
+use sparing_model::{Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers};
+use sparing_quantize::{Quantize, ScaleChoice, Statistics};
+use std::sync::Mutex;
+
+/// A model, what can be cut out of it, and what was prepared for that.
+pub struct Workshop<'a> {
+    /// The model as it came.
+    pub model: &'a Model,
+    /// Its parts.
+    pub anatomy: Anatomy,
+    /// Per site: what is left at every number of units that was prepared, most first.
+    ladders: Vec<Vec<Spared>>,
+    statistics: Option<Statistics>,
+}
+
+impl<'a> Workshop<'a> {
+    /// A workshop without preparations: units can be removed, but nothing makes up for them.
+    pub fn new(model: &'a Model) -> Result<Workshop<'a>, Error> {
+        let anatomy = Anatomy::of(&model.architecture)?;
+        let ladders = vec![Vec::new(); anatomy.sites.len()];
+        Ok(Workshop { model, anatomy, ladders, statistics: None })
+    }
+
+    /// Prepares every site for these numbers of units (descending), from what its maps read. `progress` gets sites done;
+    /// false if it asked to stop.
+    pub fn prepare(
+        &mut self,
+        statistics: Statistics,
+        stops: &dyn Fn(&Site) -> Vec<usize>,
+        progress: &(dyn Fn(usize, usize) -> bool + Sync),
+    ) -> Result<bool, Error> {
+        let sites = &self.anatomy.sites;
+        let weights: Vec<Vec<f32>> = sites.iter().map(|site| self.weight(site)).collect::<Result<_, _>>()?;
+        let stops: Vec<Vec<usize>> = sites.iter().map(stops).collect();
+        let next = Mutex::new((0, 0));
+        let found: Vec<Mutex<Vec<Spared>>> = sites.iter().map(|_| Mutex::default()).collect();
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(sites.len());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let number = {
+                            let mut next = lock(&next);
+                            if next.0 >= sites.len() || !progress(next.1, sites.len()) {
+                                return;
+                            }
+                            next.0 += 1;
+                            next.0 - 1
+                        };
+                        *lock(&found[number]) = ladder(&sites[number], &weights[number], &statistics, &stops[number]);
+                        lock(&next).1 += 1;
+                    }
+                });
+            }
+        });
+        let complete = lock(&next).1 == sites.len();
+        self.ladders = found.into_iter().map(|ladder| ladder.into_inner().unwrap_or_else(|e| e.into_inner())).collect();
+        self.statistics = Some(statistics);
+        Ok(complete)
+    }
+
+    /// What a site can be reduced to.
+    pub fn ladder(&self, site: usize) -> &[Spared] {
+        &self.ladders[site]
+    }
+
+    /// Makes the model of a recipe. The weights are not rounded yet.
+    pub fn shape(&self, recipe: &Recipe) -> Result<Model, Error> {
+        let mut edits = Edits::default();
+        for (number, left) in &recipe.left {
+            let site =
+                self.anatomy.sites.get(*number).ok_or_else(|| Error::new(format!("there is no site {number}")))?;
+            let (kept, numbers) = self.left(*number, site, left)?;
+            for layer in &site.layers {
+                let edit: &mut LayerEdit = edits.layers.entry(*layer).or_default();
+                match site.kind {
+                    Kind::Attention => (edit.heads, edit.output) = (Some(kept.clone()), numbers.clone()),
+                    Kind::Ffn => {
+                        let ffn = FfnEdit { neurons: Some(kept.clone()), down: numbers.clone() };
+                        edit.ffns.insert(site.block, ffn);
+                    }
+                }
+            }
+        }
+        let mut model = self.model.pruned(&edits)?;
+        if recipe.attention.is_some() {
+            model.plan.attention = recipe.attention.clone();
+        }
+        if recipe.precision.is_some() {
+            model.plan.precision = recipe.precision;
+        }
+        Ok(model)
+    }
+
+    /// Makes the model of a recipe as it will be saved, with its weights rounded where the recipe says so, or where they
+    /// came rounded.
+    pub fn make(&self, recipe: &Recipe) -> Result<Model, Error> {
+        let mut model = self.shape(recipe)?;
+        let stored = self.model.plan.quantization.as_ref().map(|q| q.bits);
+        let Some(bits) = recipe.bits.or(stored) else { return Ok(model) };
+        let job = Quantize {
+            model: &model,
+            bits,
+            choice: ScaleChoice::Searched,
+            // What maps of narrower blocks read is not what was seen.
+            statistics: self.statistics.as_ref().filter(|_| recipe.left.is_empty()),
+            fixed_ranges: false,
+        };
+        let changed = job.run(&mut |_, _| true)?.ok_or_else(|| Error::new("stopped"))?;
+        let plan = sparing_model::Plan {
+            precision: recipe.precision.or(self.model.plan.precision).or(changed.plan.precision),
+            quantization: changed.plan.quantization,
+            ..model.plan.clone()
+        };
+        // What is stored in as many bits already is not rounded again.
+        let rounded = |name: &str| model.weights.tensor(name).is_ok_and(|tensor| tensor.quantized().is_some());
+        let tensors = changed.tensors.into_iter().filter(|t| recipe.bits.is_some() || !rounded(&t.name)).collect();
+        model.weights = model.weights.replace(tensors)?;
+        model.plan = plan;
+        Ok(model)
+    }
+
+    /// The units of a site that are left, as an edit calls them, and the numbers of the map behind them.
+    fn left(&self, number: usize, site: &Site, left: &Left) -> Result<(Vec<usize>, NewNumbers), Error> {
+        match left {
+            Left::Only(units) => Ok((units.clone(), NewNumbers::default())),
+            Left::Dimmed(units, by) => {
+                let mut weight = self.weight(site)?;
+                let inputs = site.units.len() * site.unit_width;
+                let dimmed = |place: usize| units.contains(&site.units[place / site.unit_width]);
+                for row in weight.chunks_exact_mut(inputs) {
+                    row.iter_mut().enumerate().filter(|(i, _)| dimmed(*i)).for_each(|(_, w)| *w *= by);
+                }
+                Ok((site.units.clone(), NewNumbers { weight: Some(weight), bias: None }))
+            }
+            Left::Best(count) => {
+                let rung = self.ladders[number]
+                    .iter()
+                    .find(|rung| rung.kept.len() == *count)
+                    .ok_or_else(|| Error::new(format!("{}: {count} units were not prepared for", site.name())))?;
+                let kept = rung.kept.iter().map(|place| site.units[*place]).collect();
+                let bias = self.bias(site)?;
+                let bias = bias.map(|bias| bias.iter().zip(&rung.bias).map(|(b, c)| b + c).collect());
+                Ok((kept, NewNumbers { weight: Some(rung.weight.clone()), bias }))
+            }
+        }
+    }
+
+    fn weight(&self, site: &Site) -> Result<Vec<f32>, Error> {
+        self.model.weights.matrix(self.map(site))
+    }
+
+    fn bias(&self, site: &Site) -> Result<Option<Vec<f32>>, Error> {
+        let bias = self.map(site).stored_bias();
+        bias.map(|bias| self.model.weights.bias(bias, site.outputs)).transpose()
+    }
+
+    /// The map behind a site's units.
+    fn map(&self, site: &Site) -> &Linear {
+        let layer = &self.model.architecture.layers[site.layers[0]];
+        match site.kind {
+            Kind::Attention => &layer.attention.output,
+            Kind::Ffn => &layer.ffns[site.block].down,
+        }
+    }
+}
+
+/// What is left of a site at each stop.
+fn ladder(site: &Site, weight: &[f32], statistics: &Statistics, stops: &[usize]) -> Vec<Spared> {
+    let Some(moments) = Moments::of(statistics, &site.map) else { return vec![] };
+    let mut surgeon = moments.surgeon(weight, site.unit_width);
+    let rung = |count: &usize| {
+        surgeon.reduce(*count);
+        surgeon.spared()
+    };
+    stops.iter().map(rung).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
