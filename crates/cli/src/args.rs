@@ -1,6 +1,6 @@
 //! The command line, and the options that several commands share.
 
-use crate::commands::{bench, calibrate, completions, eval, inspect, quantize, run, serve, study, train};
+use crate::commands::{bench, calibrate, completions, eval, inspect, optimize, quantize, run, serve, study, train};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
@@ -21,6 +21,7 @@ const STYLES: Styles = Styles::styled()
 pub const WELCOME: &str = "\
 sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays their cost open.
 
+  sparing optimize MODEL          faster or smaller, at most 0.5% worse: searched, measured, with a report
   sparing run MODEL \"a text\"      classify, embed, fill in, answer, generate: whatever the model is made for
   sparing eval MODEL --task sst2  score with its interval, speed, agreement of bf16 and int8 with the exact model
   sparing inspect MODEL           parameters, FLOPs and time by part, as table and picture
@@ -60,6 +61,7 @@ pub enum Command {
     Inspect(inspect::InspectArgs),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
+    Optimize(Box<optimize::OptimizeArgs>),
     Quantize(quantize::QuantizeArgs),
     Serve(serve::ServeArgs),
     Study(study::StudyArgs),

@@ -56,6 +56,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Calibrate(args)) => commands::calibrate::calibrate(&args),
         Some(Command::Serve(args)) => commands::serve::serve(&args),
         Some(Command::Study(args)) => commands::study::study(&args),
+        Some(Command::Optimize(args)) => commands::optimize::optimize(&args),
         Some(Command::Quantize(args)) => commands::quantize::quantize(&args),
         Some(Command::Train(args)) => commands::train::train(&args),
         Some(Command::Completions(args)) => commands::completions::completions(&args),

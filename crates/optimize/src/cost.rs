@@ -14,6 +14,9 @@ const BITS: [u32; 5] = [8, 6, 5, 4, 3];
 /// How often the total change is halved in the search for a combination.
 const HALVINGS: usize = 7;
 
+/// The bits of a part.
+type PartOf = fn(&mut Bits) -> &mut Option<u32>;
+
 /// One way to economise, in steps.
 struct Axis {
     name: String,
@@ -26,7 +29,7 @@ struct Axis {
 enum What {
     Site(usize),
     Tokens,
-    Bits(fn(&mut Bits) -> &mut Option<u32>),
+    Bits(PartOf),
 }
 
 #[derive(Clone, Copy)]
@@ -43,7 +46,8 @@ struct Step {
 type Place = Vec<usize>;
 
 pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
-    let begin = precision(search)?;
+    let begin = search.precision()?;
+    let begin = search.rounded(begin)?;
     let mut axes = axes(search, &begin)?;
     probe(search, &begin, &mut axes)?;
     axes.retain(|axis| axis.steps.iter().any(|step| step.saved > 0.0 && step.change.is_finite()));
@@ -52,34 +56,6 @@ pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
         _ => combine(search, &begin, &axes)?,
     };
     refine(search, &begin, &axes, place)
-}
-
-/// The fastest precision that answers as well; of stored bits where size is what matters.
-fn precision(search: &mut Search<'_>) -> Result<Recipe, Error> {
-    let mut best = (Recipe::default(), 1.0);
-    if search.settings.may(Economy::Precision) && search.settings.focus == Focus::Speed {
-        (search.tell)(Event::Phase("precision", 2));
-        for precision in search.precisions() {
-            let recipe = Recipe { precision: Some(precision), ..Recipe::default() };
-            let tried = search.attempt("precision", &recipe)?;
-            let ratio = search.time(&recipe, 5)?;
-            note_time(search, ratio);
-            if tried.verdict.within(search.settings.budget / 2.0) && ratio > best.1 {
-                search.accept();
-                best = (recipe, ratio);
-            }
-        }
-    }
-    if search.settings.may(Economy::Bits) && search.settings.focus == Focus::Size {
-        (search.tell)(Event::Phase("bits", 1));
-        let recipe = Recipe { bits: Some(Bits::all(8)), ..Recipe::default() };
-        let tried = search.attempt("8 bits", &recipe)?;
-        if tried.verdict.within(search.settings.budget) {
-            search.accept();
-            best.0 = recipe;
-        }
-    }
-    Ok(best.0)
 }
 
 /// What can be economised, with what each step saves.
@@ -123,14 +99,14 @@ fn with_cut(attention: Option<&AttentionPlan>, cut: f32) -> AttentionPlan {
 
 /// Fewer bits, part by part.
 fn bit_axes(search: &Search<'_>, begin: &Recipe) -> Vec<Axis> {
-    let parts: [(&str, fn(&mut Bits) -> &mut Option<u32>); 3] = [
+    let parts: [(&str, PartOf); 3] = [
         ("bits of embeddings", |b| &mut b.embeddings),
         ("bits of attention", |b| &mut b.attention),
         ("bits of feed-forward blocks", |b| &mut b.ffn),
     ];
     let bytes = |recipe: &Recipe| search.shop.make(recipe).map_or(0.0, |model| model.weights.size_in_bytes() as f64);
     let whole = bytes(begin).max(1.0);
-    let axis = |(name, part): (&str, fn(&mut Bits) -> &mut Option<u32>)| {
+    let axis = |(name, part): (&str, PartOf)| {
         let mut steps = Vec::new();
         for bits in BITS {
             let mut recipe = begin.clone();
@@ -147,31 +123,18 @@ fn bit_axes(search: &Search<'_>, begin: &Recipe) -> Vec<Axis> {
 }
 
 /// Share of the time (or bytes) that goes into the units of each site.
-fn shares(search: &mut Search<'_>, begin: &Recipe) -> Result<Vec<f64>, Error> {
+fn shares(search: &Search<'_>, begin: &Recipe) -> Result<Vec<f64>, Error> {
     let sites = &search.shop.anatomy.sites;
-    if search.settings.focus != Focus::Speed {
-        let whole = search.shop.make(begin)?.weights.size_in_bytes() as f64;
-        let bytes = |of: &crate::Site| {
-            let bits = begin.bits.and_then(|b| if of.kind == Kind::Attention { b.attention } else { b.ffn });
-            let each = bits.map_or(4.0, |bits| f64::from(bits) / 8.0);
-            (of.units.len() * of.unit_weights) as f64 * each / whole
-        };
-        return Ok(sites.iter().map(bytes).collect());
+    if search.settings.focus == Focus::Speed {
+        return Ok((0..sites.len()).map(|site| search.costs.share(site)).collect());
     }
-    let engine = sparing_engine::Engine::compile(&search.shop.shape(begin)?, &search.engine)?;
-    let parts = search.watch.parts(&engine, 3)?;
-    let whole: f64 = parts.values().sum();
-    let share = |site: &crate::Site| {
-        let names: &[&str] = match site.kind {
-            Kind::Attention => &["qkv", "attention", "attention output"],
-            Kind::Ffn => &["ffn"],
-        };
-        let mine = |(layer, part): &(Option<usize>, &str)| {
-            layer.is_some_and(|layer| site.layers.contains(&layer)) && names.iter().any(|name| part.starts_with(name))
-        };
-        parts.iter().filter(|(part, _)| mine(part)).map(|(_, ms)| ms).sum::<f64>() / whole
+    let whole = search.shop.make(begin)?.weights.size_in_bytes() as f64;
+    let bytes = |of: &crate::Site| {
+        let bits = begin.bits.and_then(|b| if of.kind == Kind::Attention { b.attention } else { b.ffn });
+        let each = bits.map_or(4.0, |bits| f64::from(bits) / 8.0);
+        (of.units.len() * of.unit_weights) as f64 * each / whole
     };
-    Ok(sites.iter().map(share).collect())
+    Ok(sites.iter().map(bytes).collect())
 }
 
 /// Measures how much steps change the answers, on a few of them.
@@ -188,13 +151,11 @@ fn probe(search: &mut Search<'_>, begin: &Recipe, axes: &mut [Axis]) -> Result<(
                 continue;
             }
             let recipe = recipe(begin, std::slice::from_ref(axis), &vec![step + 1]);
-            let tried = search.attempt(&axis.name, &recipe)?;
-            known.push((step, tried.verdict.divergence.max(1e-7)));
             if let What::Tokens = axis.what {
-                let base = search.time(begin, 3)?;
-                let ratio = search.time(&recipe, 3)?;
-                axis.steps[step].saved = 1.0 - base / ratio;
+                axis.steps[step].saved = search.judge.saved(&search.shop.shape(&recipe)?, search.stop)?;
             }
+            let tried = search.attempt(&axis.name, &recipe, axis.steps[step].saved)?;
+            known.push((step, tried.verdict.divergence.max(1e-7)));
         }
         fill(search, axis, &known);
     }
@@ -229,6 +190,12 @@ fn fill(search: &Search<'_>, axis: &mut Axis, known: &[(usize, f64)]) {
             step.saved = if x <= a { ya * f64::from(x / a) } else { ya + (yb - ya) * part(a, b) };
         }
     }
+}
+
+/// Share of the layers' time that tokens save at a place.
+fn tokens(axes: &[Axis], place: &Place) -> f64 {
+    let taken = axes.iter().zip(place).find(|(axis, taken)| matches!(axis.what, What::Tokens) && **taken > 0);
+    taken.map_or(0.0, |(axis, taken)| axis.steps[taken - 1].saved)
 }
 
 /// The recipe at a place.
@@ -300,7 +267,7 @@ fn combine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis]) -> Result<Pla
         }
         seen.push(place.clone());
         let candidate = recipe(begin, axes, &place);
-        let tried = search.attempt("combination", &candidate)?;
+        let tried = search.attempt("combination", &candidate, tokens(axes, &place))?;
         if good(search, &tried) {
             search.accept();
             (low, best) = (middle, place);
@@ -335,7 +302,7 @@ fn refine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis], mut place: Pla
         let Some((_, number)) = (0..axes.len()).filter_map(worth).max_by(|a, b| a.0.total_cmp(&b.0)) else { break };
         let mut next = place.clone();
         next[number] += 1;
-        let tried = search.attempt(&axes[number].name, &recipe(begin, axes, &next))?;
+        let tried = search.attempt(&axes[number].name, &recipe(begin, axes, &next), tokens(axes, &next))?;
         let accepted = match search.settings.focus {
             Focus::Accuracy => tried.verdict.loss < least,
             _ => good(search, &tried),
@@ -349,11 +316,4 @@ fn refine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis], mut place: Pla
         }
     }
     Ok(())
-}
-
-/// Notes the time of the last trial.
-fn note_time(search: &mut Search<'_>, ratio: f64) {
-    if let Some(last) = search.tried.last_mut() {
-        last.time_ratio = Some(ratio);
-    }
 }

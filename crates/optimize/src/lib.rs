@@ -8,6 +8,7 @@
 
 mod anatomy;
 mod cost;
+mod costs;
 mod elements;
 mod journal;
 mod judge;
@@ -20,6 +21,7 @@ mod surgeon;
 mod workshop;
 
 pub use anatomy::{Anatomy, Kind, Site};
+pub use costs::Costs;
 pub use elements::{Element, queue as element_queue};
 pub use journal::Journal;
 pub use judge::{Judge, Verdict, answers, without_intervals};

@@ -5,20 +5,19 @@ use crate::{Anatomy, Kind, Left, Recipe};
 use sparing_model::{Plan, Precision};
 use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
 
-/// The best of what was tried within a budget, by what matters most; of those that were not timed none, where time matters.
-/// `None`: nothing that was tried is within it.
+/// The best of what was tried within a budget, by what matters most. `None`: nothing that was tried is within it.
 pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
     let within = |t: &Tried| match focus {
         Focus::Accuracy => t.verdict.lost <= 0.0,
         _ => t.verdict.within(budget),
     };
     let worth = |t: &Tried| match focus {
-        Focus::Speed => t.time_ratio,
-        Focus::Size => Some(-(t.bytes as f64)),
-        Focus::Accuracy => Some(-t.verdict.loss),
+        Focus::Speed => t.foreseen,
+        Focus::Size => -(t.bytes as f64),
+        Focus::Accuracy => -t.verdict.loss,
     };
     let candidates = tried.iter().enumerate().filter(|(_, t)| within(t) && t.recipe != Recipe::default());
-    let worths = candidates.filter_map(|(number, t)| Some((worth(t)?, number)));
+    let worths = candidates.map(|(number, t)| (worth(t), number));
     worths.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, number)| number)
 }
 

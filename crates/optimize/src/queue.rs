@@ -2,9 +2,9 @@
 //! other, each against the loss with it removed.
 
 use crate::elements::{Element, queue};
-use crate::search::{Economy, Event, Search, Strategy};
+use crate::search::{Event, Search, Strategy};
 use crate::{Kind, Left, Recipe};
-use sparing_model::{Bits, Error, Precision};
+use sparing_model::Error;
 use sparing_report::Focus;
 use std::collections::BTreeSet;
 
@@ -45,23 +45,10 @@ struct State {
 }
 
 impl State {
-    /// Begins with the whole model, in the precision that the focus allows.
+    /// Begins with the whole model, in the precision or the bits that the focus allows.
     fn new(search: &mut Search<'_>) -> Result<State, Error> {
-        let mut recipe = Recipe::default();
-        if search.settings.may(Economy::Precision) && search.settings.focus == Focus::Speed {
-            let int8 = Recipe { precision: Some(Precision::Int8), ..Recipe::default() };
-            if search.attempt("int8", &int8)?.verdict.within(search.settings.budget) {
-                search.accept();
-                recipe = int8;
-            }
-        }
-        if search.settings.may(Economy::Bits) && search.settings.focus == Focus::Size {
-            let rounded = Recipe { bits: Some(Bits::all(8)), ..Recipe::default() };
-            if search.attempt("8 bits", &rounded)?.verdict.within(search.settings.budget) {
-                search.accept();
-                recipe = rounded;
-            }
-        }
+        let recipe = search.precision()?;
+        let recipe = search.rounded(recipe)?;
         Ok(State { recipe, closed: BTreeSet::new(), least: search.judge.own().loss })
     }
 
@@ -97,7 +84,7 @@ fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error
                 let units = search.shop.anatomy.sites[element.site].units[element.units.clone()].to_vec();
                 let mut recipe = state.recipe.clone();
                 recipe.left.insert(element.site, Left::Dimmed(units, 1.0 - SLOPE));
-                let tried = search.attempt(&element.name(&search.shop.anatomy), &recipe)?;
+                let tried = search.attempt(&element.name(&search.shop.anatomy), &recipe, 0.0)?;
                 slopes.push((tried.verdict.loss - search.judge.own().loss).abs());
             }
             let mut order: Vec<usize> = (0..elements.len()).collect();
@@ -156,7 +143,7 @@ fn ends(search: &mut Search<'_>, state: &mut State, elements: &[&Element]) -> Re
 fn look(search: &mut Search<'_>, state: &mut State, element: &Element) -> Result<Action, Error> {
     let recipe = state.without(search, element);
     let name = element.name(&search.shop.anatomy);
-    let tried = search.attempt(&name, &recipe)?;
+    let tried = search.attempt(&name, &recipe, 0.0)?;
     let (loss, own) = (tried.verdict.loss, search.judge.own().loss);
     let settings = search.settings;
     let prune = match (settings.focus, settings.strategy) {
@@ -186,7 +173,7 @@ fn top_layers(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> {
                 recipe.left.insert(number, Left::Only(vec![]));
             }
         }
-        let tried = search.attempt(&format!("layer {layer}"), &recipe)?;
+        let tried = search.attempt(&format!("layer {layer}"), &recipe, 0.0)?;
         if !tried.verdict.within(search.settings.budget) || search.trials_left() == 0 {
             break;
         }

@@ -1,9 +1,8 @@
 //! What all strategies share: settings, trials, and the record of what was tried.
 
-use crate::{Journal, Judge, Recipe, Stopwatch, Verdict, Workshop, cost, queue};
+use crate::{Costs, Journal, Judge, Recipe, Stopwatch, Verdict, Workshop, cost, queue};
 use serde::{Deserialize, Serialize};
-use sparing_engine::{Engine, Options as EngineOptions};
-use sparing_model::{Error, Model, Precision};
+use sparing_model::{Bits, Error, Model, Precision};
 use sparing_report::Focus;
 
 /// How plans are searched for.
@@ -109,7 +108,9 @@ pub struct Tried {
     pub recipe: Recipe,
     /// What its answers are worth.
     pub verdict: Verdict,
-    /// The baseline's time over its own, where it was timed.
+    /// The baseline's time over its own, as far as that can be foreseen.
+    pub foreseen: f64,
+    /// The same, measured; only of those that were timed.
     pub time_ratio: Option<f64>,
     /// Bytes of its weights as they would be saved.
     pub bytes: u64,
@@ -134,20 +135,18 @@ pub struct Search<'a> {
     pub judge: &'a Judge<'a>,
     /// Times them.
     pub watch: &'a Stopwatch,
+    /// What parts cost here.
+    pub costs: &'a Costs,
     /// What the user wants.
     pub settings: &'a Settings,
-    /// How engines are compiled.
-    pub engine: EngineOptions,
     /// What was tried before.
     pub journal: Journal,
     /// Everything that was tried.
     pub tried: Vec<Tried>,
-    /// Told what happens; whether to stop.
+    /// Told what happens.
     pub tell: &'a mut dyn FnMut(Event<'_>),
     /// Asked often.
     pub stop: &'a mut dyn FnMut() -> bool,
-    /// The model as it came.
-    pub baseline: Engine,
 }
 
 impl Search<'_> {
@@ -169,8 +168,8 @@ impl Search<'_> {
         self.settings.trials.saturating_sub(self.tried.len())
     }
 
-    /// Tries a recipe: what its answers are worth.
-    pub(crate) fn attempt(&mut self, what: &str, recipe: &Recipe) -> Result<Tried, Error> {
+    /// Tries a recipe: what its answers are worth. `tokens`: share of the layers' time that dropped tokens save.
+    pub(crate) fn attempt(&mut self, what: &str, recipe: &Recipe, tokens: f64) -> Result<Tried, Error> {
         if (self.stop)() {
             return Err(Error::new("stopped"));
         }
@@ -183,8 +182,9 @@ impl Search<'_> {
                 verdict
             }
         };
-        let bytes = model.weights.size_in_bytes() as u64;
-        let tried = Tried { recipe: recipe.clone(), verdict, time_ratio: None, bytes, accepted: false };
+        let bytes = self.shop.bytes(&model);
+        let foreseen = self.costs.ratio(recipe, &self.shop.anatomy, tokens);
+        let tried = Tried { recipe: recipe.clone(), verdict, foreseen, time_ratio: None, bytes, accepted: false };
         (self.tell)(Event::Trial(what, &tried));
         self.tried.push(tried.clone());
         Ok(tried)
@@ -197,21 +197,44 @@ impl Search<'_> {
         }
     }
 
-    /// The baseline's time over a recipe's.
-    pub(crate) fn time(&mut self, recipe: &Recipe, rounds: usize) -> Result<f64, Error> {
-        let model = self.make(recipe)?;
-        let engine = Engine::compile(&model, &self.engine)?;
-        Ok(self.watch.race(&self.baseline, &engine, rounds)?.ratio)
-    }
-
     /// The model of a recipe, as far as its answers depend on it.
     fn make(&self, recipe: &Recipe) -> Result<Model, Error> {
         if recipe.bits.is_some() { self.shop.make(recipe) } else { self.shop.shape(recipe) }
     }
 
-    /// The cheapest precisions first, the model's own aside.
-    pub(crate) fn precisions(&self) -> Vec<Precision> {
-        let own = self.shop.model.plan.precision.unwrap_or(Precision::F32);
-        [Precision::Int8, Precision::Bf16].into_iter().filter(|p| *p != own).collect()
+    /// The fastest precision of those that answer as well, if one may be chosen.
+    pub(crate) fn precision(&mut self) -> Result<Recipe, Error> {
+        let mut best = (Recipe::default(), 1.0);
+        if !self.settings.may(Economy::Precision) || self.settings.focus != Focus::Speed {
+            return Ok(best.0);
+        }
+        (self.tell)(Event::Phase("precision", 2));
+        for precision in [Precision::Int8, Precision::Bf16] {
+            let ratio = self.costs.precision(precision);
+            if ratio <= best.1 {
+                continue;
+            }
+            let recipe = Recipe { precision: Some(precision), ..Recipe::default() };
+            let tried = self.attempt("precision", &recipe, 0.0)?;
+            if tried.verdict.within(self.settings.budget) {
+                self.accept();
+                best = (recipe, ratio);
+            }
+        }
+        Ok(best.0)
+    }
+
+    /// Weights in 8 bits, if that may be and answers as well.
+    pub(crate) fn rounded(&mut self, begin: Recipe) -> Result<Recipe, Error> {
+        if !self.settings.may(Economy::Bits) || self.settings.focus != Focus::Size {
+            return Ok(begin);
+        }
+        (self.tell)(Event::Phase("bits", 1));
+        let recipe = Recipe { bits: Some(Bits::all(8)), ..begin.clone() };
+        if self.attempt("8 bits", &recipe, 0.0)?.verdict.within(self.settings.budget) {
+            self.accept();
+            return Ok(recipe);
+        }
+        Ok(begin)
     }
 }

@@ -36,26 +36,33 @@ impl Stopwatch {
         self.requests.len()
     }
 
-    /// Tokens of a request, on average.
-    pub fn tokens(&self) -> f64 {
-        let tokens: usize = self.requests.iter().flat_map(|b| &b.sequences).map(|s| s.ids.len()).sum();
-        tokens as f64 / self.requests.len().max(1) as f64
+    /// Tokens of every text.
+    pub fn lengths(&self) -> Vec<usize> {
+        self.requests.iter().flat_map(|b| &b.sequences).map(|s| s.ids.len()).collect()
     }
 
-    /// Times two engines in turns, `rounds` times through all requests each; the order changes from round to round.
+    /// Tokens of a request, on average.
+    pub fn tokens(&self) -> f64 {
+        self.lengths().iter().sum::<usize>() as f64 / self.requests.len().max(1) as f64
+    }
+
+    /// Times two engines, `rounds` times through all requests. They take turns request by request, so that whatever else the
+    /// machine is at disturbs both alike; who begins changes from request to request.
     pub fn race(&self, first: &Engine, second: &Engine, rounds: usize) -> Result<Timed, Error> {
         self.round(first)?;
         self.round(second)?;
-        let mut ratios = Vec::new();
-        let (mut firsts, mut seconds) = (Vec::new(), Vec::new());
+        let (mut ratios, mut firsts, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..rounds.max(1) {
-            let (a, b) = if round % 2 == 0 {
-                let a = self.round(first)?;
-                (a, self.round(second)?)
-            } else {
-                let b = self.round(second)?;
-                (self.round(first)?, b)
-            };
+            let (mut a, mut b) = (0.0, 0.0);
+            for (number, request) in self.requests.iter().enumerate() {
+                if (round + number) % 2 == 0 {
+                    a += seconds_of(first, request)?;
+                    b += seconds_of(second, request)?;
+                } else {
+                    b += seconds_of(second, request)?;
+                    a += seconds_of(first, request)?;
+                }
+            }
             ratios.push(a / b);
             firsts.push(a);
             seconds.push(b);
@@ -80,14 +87,16 @@ impl Stopwatch {
         Ok(all.into_iter().map(|(part, ms)| (part, median(ms))).collect())
     }
 
-    /// Seconds for all requests.
-    fn round(&self, engine: &Engine) -> Result<f64, Error> {
-        let start = Instant::now();
-        for request in &self.requests {
-            engine.run(request)?;
-        }
-        Ok(start.elapsed().as_secs_f64())
+    /// Goes through all requests once, for caches and branches.
+    fn round(&self, engine: &Engine) -> Result<(), Error> {
+        self.requests.iter().try_for_each(|request| engine.run(request).map(drop))
     }
+}
+
+fn seconds_of(engine: &Engine, request: &Batch) -> Result<f64, Error> {
+    let start = Instant::now();
+    engine.run(request)?;
+    Ok(start.elapsed().as_secs_f64())
 }
 
 /// The middle one, or the mean of the two.

@@ -1,8 +1,8 @@
 //! Where recipes become models.
 
 use crate::{Anatomy, Kind, Left, Moments, Recipe, Site, Spared};
-use sparing_model::{Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers};
-use sparing_quantize::{Quantize, ScaleChoice, Statistics};
+use sparing_model::{Bits, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers};
+use sparing_quantize::{Part, Quantize, ScaleChoice, Statistics, Target, bits_of, targets};
 use std::sync::Mutex;
 
 /// A model, what can be cut out of it, and what was prepared for that.
@@ -99,8 +99,7 @@ impl<'a> Workshop<'a> {
     /// came rounded.
     pub fn make(&self, recipe: &Recipe) -> Result<Model, Error> {
         let mut model = self.shape(recipe)?;
-        let stored = self.model.plan.quantization.as_ref().map(|q| q.bits);
-        let Some(bits) = recipe.bits.or(stored) else { return Ok(model) };
+        let Some(bits) = recipe.bits.or_else(|| self.stored()) else { return Ok(model) };
         let job = Quantize {
             model: &model,
             bits,
@@ -121,6 +120,34 @@ impl<'a> Workshop<'a> {
         model.weights = model.weights.replace(tensors)?;
         model.plan = plan;
         Ok(model)
+    }
+
+    /// Bytes of a candidate's weights as they would be saved: rounded where they came rounded.
+    pub fn bytes(&self, model: &Model) -> u64 {
+        let whole = model.weights.size_in_bytes() as u64;
+        let Some(bits) = self.stored() else { return whole };
+        let saved = |target: &Target| {
+            let tensor = model.weights.tensor(&target.name).ok().filter(|tensor| tensor.quantized().is_none())?;
+            let (bits, outputs) = (bits_of(&bits, target.part)?, tensor.shape.first().copied().unwrap_or(0));
+            Some((tensor.bytes().len() as u64).saturating_sub((tensor.len() * bits as usize / 8 + 4 * outputs) as u64))
+        };
+        whole - targets(&model.architecture).iter().filter_map(saved).sum::<u64>()
+    }
+
+    /// Bits by part of weights that came as integers; `None` if they are floats.
+    fn stored(&self) -> Option<Bits> {
+        let mut bits = Bits::default();
+        for target in targets(&self.model.architecture) {
+            let found = self.model.weights.tensor(&target.name).ok().and_then(|tensor| tensor.quantized());
+            let part = match target.part {
+                Part::Embeddings => &mut bits.embeddings,
+                Part::Attention => &mut bits.attention,
+                Part::Ffn => &mut bits.ffn,
+                Part::Head => &mut bits.head,
+            };
+            *part = part.or(found.map(|q| q.bits()));
+        }
+        Some(bits).filter(|bits| *bits != Bits::default())
     }
 
     /// The units of a site that are left, as an edit calls them, and the numbers of the map behind them.

@@ -1,0 +1,127 @@
+//! Rows to calibrate with, rows to search with, and rows that only the report sees.
+
+use crate::args::{ColumnArgs, positive, task};
+use crate::failure::Failure;
+use clap::Args;
+use sparing_tasks::{Dataset, Label, Select, Split, Task};
+use std::path::{Path, PathBuf};
+
+/// What to read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Data")]
+pub struct DataArgs {
+    /// The task the model was fine-tuned for: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad
+    /// [default for the built-in model: sst2]
+    #[arg(long, value_name = "TASK", value_parser = task)]
+    pub task: Option<Task>,
+
+    /// The task's folder; without --task, your own labelled table (.csv, .tsv, .jsonl, .json, .parquet). Half of the labelled
+    /// rows (of a task: of its dev part) are searched with, the other half is for the report alone
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+
+    /// More rows that only the report sees: then all rows of --data are searched with
+    #[arg(long, value_name = "PATH")]
+    unseen: Option<PathBuf>,
+
+    #[command(flatten)]
+    columns: ColumnArgs,
+
+    /// Search with at most this many rows, drawn at random
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = positive)]
+    search_rows: usize,
+
+    /// Calibrate with at most this many texts (of a task: of its train part, if it is there)
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = positive)]
+    calibration_rows: usize,
+
+    /// Cut texts to this many tokens, special tokens included [default: what the model takes]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub max_tokens: Option<usize>,
+}
+
+/// The three sets. No row is both in `search` and in `unseen`.
+pub struct Data {
+    pub calibration: Dataset,
+    pub search: Dataset,
+    pub unseen: Dataset,
+    /// What to call it in the report.
+    pub name: String,
+}
+
+impl DataArgs {
+    /// Reads them.
+    pub fn read(&self, builtin: bool, seed: u64) -> Result<Data, Failure> {
+        let all = Select::default();
+        let task = self.task.or((builtin && self.data.is_none()).then_some(Task::Sst2));
+        let mut labelled = match (task, &self.data) {
+            (Some(task), Some(path)) => Dataset::read(task, path, Split::Dev, &all)?,
+            (Some(task), None) => Dataset::builtin(task.name(), &all)?,
+            (None, Some(path)) => Dataset::table(path, &self.columns.columns(), &all)?,
+            (None, None) => {
+                return Err(Failure::Usage(
+                    "give --task and --data, or --data with your own table: what is the model for?".into(),
+                ));
+            }
+        };
+        labelled.examples.retain(|example| example.label != Label::None);
+        if labelled.examples.len() < 20 {
+            let (source, rows) = (&labelled.source, labelled.examples.len());
+            return Err(Failure::new(format!(
+                "{source}: {rows} labelled rows are too few to search with; 20 at least, better 1000"
+            )));
+        }
+        let name = task.map_or_else(|| file_name(self.data.as_deref()), |task| task.name().to_string());
+        let (mut search, unseen) = match &self.unseen {
+            Some(path) => (labelled, self.unseen(task, path)?),
+            None => {
+                let unseen = labelled.hold_out(seed)?;
+                (labelled, unseen)
+            }
+        };
+        if search.source == unseen.source && self.unseen.is_some() {
+            return Err(Failure::Usage(format!("--unseen {}: these rows are searched with", search.source)));
+        }
+        let calibration = self.calibration(task, &search, seed);
+        thin(&mut search, self.search_rows, seed);
+        Ok(Data { calibration, search, unseen, name })
+    }
+
+    fn unseen(&self, task: Option<Task>, path: &Path) -> Result<Dataset, Failure> {
+        let all = Select::default();
+        Ok(match task {
+            Some(task) => Dataset::read(task, path, Split::Dev, &all)?,
+            None => Dataset::table(path, &self.columns.columns(), &all)?,
+        })
+    }
+
+    /// Texts to calibrate with: the train part if it is there, else those that are searched with.
+    fn calibration(&self, task: Option<Task>, search: &Dataset, seed: u64) -> Dataset {
+        let sample = Select { sample: Some(self.calibration_rows), seed, ..Select::default() };
+        let train = match (task, &self.data) {
+            (Some(task), Some(path)) if path.is_dir() => Dataset::read(task, path, Split::Train, &sample).ok(),
+            _ => None,
+        };
+        train.unwrap_or_else(|| {
+            let mut own = search.clone();
+            thin(&mut own, self.calibration_rows, seed);
+            own
+        })
+    }
+}
+
+/// Leaves so many rows, drawn at random, in their order.
+fn thin(dataset: &mut Dataset, rows: usize, seed: u64) {
+    while dataset.examples.len() >= 2 * rows {
+        // Halves are drawn at random; what is taken out is not looked at.
+        if dataset.hold_out(seed).is_err() {
+            break;
+        }
+    }
+    dataset.examples.truncate(rows);
+}
+
+fn file_name(path: Option<&Path>) -> String {
+    path.and_then(|path| path.file_name())
+        .map_or_else(|| "your data".into(), |name| name.to_string_lossy().into_owned())
+}

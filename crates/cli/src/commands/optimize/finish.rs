@@ -1,0 +1,327 @@
+//! From what was tried to a saved model and its report.
+
+use super::data::Data;
+use super::saved::{self, Measured};
+use super::searching::{Found, Work};
+use super::{OptimizeArgs, name};
+use crate::failure::Failure;
+use crate::{load, machine, progress};
+use sparing_engine::Engine;
+use sparing_model::{HeadKind, Model};
+use sparing_optimize::{Economy, Recipe, Settings, answers, outcome};
+use sparing_report::{BaseCard, Candidate, Gain, Interval, Metric, PartTime, Report, Task, Verification, Versions};
+use sparing_tasks::Report as Scores;
+use std::time::Instant;
+
+/// Candidates that are timed and scored on unseen rows, besides the chosen one.
+const SHOWN: usize = 8;
+/// Rounds of their races.
+const ROUNDS: usize = 5;
+
+/// Saves the best model, has it measured, and writes the report beside it.
+pub fn finish(
+    args: &OptimizeArgs,
+    data: &Data,
+    settings: &Settings,
+    work: &Work<'_>,
+    mut found: Found,
+    start: Instant,
+) -> Result<Report, Failure> {
+    let shown = shown(&found, work);
+    let bar = progress::bar(shown.len() as u64 + 4, "measurements");
+    let recipe = found.best.map_or_else(Recipe::default, |best| found.tried[best].recipe.clone());
+    let model = work.shop.make(&recipe)?;
+    bar.set_message("saving");
+    model.save(&args.out)?;
+    bar.inc(1);
+
+    let unseen = |model: &Model| answers(model, &data.unseen, &args.evaluation(), &args.engine(), &mut || false);
+    let before = unseen(work.shop.model)?;
+    let mut baseline = candidate("the model as it came", &Recipe::default(), work, work.judge.own().score);
+    score(&mut baseline, &before, &before, args)?;
+    (baseline.time_ratio, baseline.bytes) = (1.0, work.shop.model.weights.size_in_bytes() as u64);
+    (baseline.meets_budget, baseline.memory_bytes) = (true, Some(work.baseline.weight_bytes() as u64));
+    bar.inc(1);
+
+    let mut scored: Vec<(usize, Scores)> = Vec::new();
+    for number in shown {
+        bar.set_message("candidates");
+        let model = if Some(number) == found.best {
+            work.shop.make(&recipe)?
+        } else {
+            work.shop.make(&found.tried[number].recipe)?
+        };
+        let engine = Engine::compile(&model, &args.engine())?;
+        found.tried[number].time_ratio = Some(work.watch.race(&work.baseline, &engine, ROUNDS)?.ratio);
+        found.tried[number].bytes = model.weights.size_in_bytes() as u64;
+        scored.push((number, unseen(&model)?));
+        bar.inc(1);
+    }
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for (number, tried) in found.tried.iter().enumerate() {
+        let mut one = candidate(&format!("candidate {}", number + 1), &tried.recipe, work, tried.verdict.score);
+        one.time_ratio = tried.time_ratio.unwrap_or(tried.foreseen);
+        (one.bytes, one.agreement) = (tried.bytes, Some(tried.verdict.agreement));
+        one.meets_budget = tried.verdict.within(settings.budget);
+        if let Some((_, after)) = scored.iter().find(|(of, _)| *of == number) {
+            score(&mut one, &before, after, args)?;
+        }
+        candidates.push(one);
+    }
+    mark_frontier(&mut candidates, work);
+
+    bar.set_message("a fresh process measures what was saved");
+    let measured = saved::by_fresh_process()?;
+    bar.inc(1);
+    baseline.time_ms = measured.baseline_ms;
+    for one in &mut candidates {
+        one.time_ms = measured.baseline_ms / one.time_ratio;
+    }
+    if let Some(chosen) = found.best.and_then(|best| candidates.get_mut(best)) {
+        (chosen.name, chosen.time_ratio, chosen.time_ms) = ("chosen".into(), measured.time_ratio, measured.ms);
+        chosen.memory_bytes = Some(measured.memory);
+    }
+    bar.set_message("where the time goes");
+    let engine = Engine::compile(&model, &args.engine())?;
+    let report = Report {
+        version: Report::VERSION,
+        command: command(),
+        seed: args.seed,
+        created: now(),
+        seconds: Some(start.elapsed().as_secs_f64()),
+        machine: here(&work.baseline),
+        versions: Versions { sparing: env!("CARGO_PKG_VERSION").into() },
+        model: described(args, work.shop.model),
+        focus: settings.focus,
+        budget: settings.budget,
+        strategy: strategy(settings),
+        analysis: "evaluate".into(),
+        economies: settings.menu.iter().map(|e| e.name().to_string()).collect(),
+        task: Task {
+            name: data.name.clone(),
+            metric: metric(work),
+            search_rows: work.judge.rows(),
+            report_rows: before.n,
+        },
+        timing: timing(args, work),
+        elements: outcome::element_map(&recipe, &work.shop.anatomy, &model.plan, settings.group),
+        gains: gains(args, work, &recipe, &measured)?,
+        parts_before: parts(work, &work.baseline)?,
+        parts_after: parts(work, &engine)?,
+        notes: notes(args, data, settings, work, &found, &before),
+        verification: Some(Verification {
+            score: measured.score,
+            time_ratio: measured.time_ratio,
+            bytes: measured.bytes,
+        }),
+        chosen: found.best,
+        baseline,
+        candidates,
+        confidence: Some(args.evaluation().bootstrap.confidence),
+    };
+    bar.finish_and_clear();
+    report.save(&args.out, &BaseCard::default())?;
+    // The journal has done its duty.
+    let _ = std::fs::remove_file(args.journal());
+    confirm(&report, &before)?;
+    Ok(report)
+}
+
+/// A saved model that does not do what the search said is a defect.
+fn confirm(report: &Report, before: &Scores) -> Result<(), Failure> {
+    let said = report.chosen().and_then(|chosen| chosen.score).or(before.values.first().map(|v| v.value));
+    let Some((said, found)) = said.zip(report.verification.as_ref()) else { return Ok(()) };
+    if (said - found.score).abs() <= 1e-6 * said.abs().max(1.0) {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "the saved model scores {:.4} where the search's own copy scored {said:.4}; do not use it, and please report this",
+        found.score
+    )))
+}
+
+/// The chosen one, and the best of the rest at every speed.
+fn shown(found: &Found, work: &Work<'_>) -> Vec<usize> {
+    let sign = if work.judge.metric().higher_is_better() { 1.0 } else { -1.0 };
+    let points: Vec<_> = found.tried.iter().map(|t| (sign * t.verdict.score, t.foreseen, t.bytes)).collect();
+    let on = outcome::frontier(&points);
+    let mut shown: Vec<usize> =
+        (0..points.len()).filter(|i| on[*i] && found.tried[*i].recipe != Recipe::default()).collect();
+    // Those near the chosen one say most: spread the rest over the speeds there are.
+    shown.sort_by(|a, b| found.tried[*a].foreseen.total_cmp(&found.tried[*b].foreseen));
+    let step = shown.len().div_ceil(SHOWN).max(1);
+    let mut shown: Vec<usize> = shown.into_iter().rev().step_by(step).collect();
+    if let Some(best) = found.best.filter(|best| !shown.contains(best)) {
+        shown.push(best);
+    }
+    shown
+}
+
+fn candidate(name: &str, recipe: &Recipe, work: &Work<'_>, search_score: f64) -> Candidate {
+    Candidate {
+        name: name.into(),
+        plan: serde_json::to_value(recipe).unwrap_or_default(),
+        what: outcome::words(recipe, &work.shop.anatomy),
+        search_score,
+        ..Candidate::default()
+    }
+}
+
+/// Puts in what came of unseen rows.
+fn score(candidate: &mut Candidate, before: &Scores, after: &Scores, args: &OptimizeArgs) -> Result<(), Failure> {
+    let Some(value) = after.values.first() else { return Ok(()) };
+    let interval = |i: sparing_tasks::Interval| Interval { low: i.low, high: i.high };
+    candidate.score = Some(value.value);
+    candidate.interval = value.interval.map(interval);
+    let change = before.compare(after, value.metric, &args.evaluation().bootstrap)?;
+    candidate.change = change.interval.map(interval);
+    Ok(())
+}
+
+fn mark_frontier(candidates: &mut [Candidate], work: &Work<'_>) {
+    let sign = if work.judge.metric().higher_is_better() { 1.0 } else { -1.0 };
+    let points: Vec<_> = candidates.iter().map(|c| (sign * c.search_score, c.time_ratio, c.bytes)).collect();
+    for (one, on) in candidates.iter_mut().zip(outcome::frontier(&points)) {
+        one.on_frontier = on;
+    }
+}
+
+/// What each technique saves: the recipe put together piece by piece, each step timed.
+fn gains(args: &OptimizeArgs, work: &Work<'_>, recipe: &Recipe, measured: &Measured) -> Result<Vec<Gain>, Failure> {
+    let whole = work.shop.model.weights.size_in_bytes() as f64;
+    let steps = outcome::techniques(recipe, &work.shop.anatomy);
+    let (mut time, mut bytes) = (1.0, whole);
+    let mut gains = Vec::new();
+    let last = steps.len().saturating_sub(1);
+    for (number, (technique, step)) in steps.into_iter().enumerate() {
+        let model = work.shop.make(&step)?;
+        let (now, left) = if number == last {
+            (1.0 / measured.time_ratio, measured.bytes as f64)
+        } else {
+            let engine = Engine::compile(&model, &args.engine())?;
+            (1.0 / work.watch.race(&work.baseline, &engine, ROUNDS)?.ratio, model.weights.size_in_bytes() as f64)
+        };
+        gains.push(Gain { technique: technique.into(), time: time - now, bytes: (bytes - left) / whole });
+        (time, bytes) = (now, left);
+    }
+    Ok(gains)
+}
+
+fn parts(work: &Work<'_>, engine: &Engine) -> Result<Vec<PartTime>, Failure> {
+    let mut parts: Vec<PartTime> = Vec::new();
+    for ((_, part), ms) in work.watch.parts(engine, 3)? {
+        match parts.iter_mut().find(|known| known.part == part) {
+            Some(known) => known.ms += ms,
+            None => parts.push(PartTime { part: part.into(), ms }),
+        }
+    }
+    Ok(parts)
+}
+
+fn metric(work: &Work<'_>) -> Metric {
+    let metric = work.judge.metric();
+    Metric { name: metric.name().into(), is_share: metric.is_share(), lower_is_better: !metric.higher_is_better() }
+}
+
+fn timing(args: &OptimizeArgs, work: &Work<'_>) -> String {
+    format!(
+        "requests of {} text{} ({:.0} tokens on average), {} thread{}, in turns with the model as it came; candidates without a score \
+         on unseen rows are not timed but foreseen",
+        args.batch,
+        if args.batch == 1 { "" } else { "s" },
+        work.watch.tokens(),
+        work.baseline.threads(),
+        if work.baseline.threads() == 1 { "" } else { "s" },
+    )
+}
+
+/// What the user should know.
+fn notes(
+    args: &OptimizeArgs,
+    data: &Data,
+    settings: &Settings,
+    work: &Work<'_>,
+    found: &Found,
+    before: &Scores,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !found.complete {
+        notes.push("the search was stopped before its end".into());
+    }
+    if found.best.is_none() {
+        notes.push("nothing that was tried is within the budget: the model is saved as it came".into());
+    }
+    // Of answers that differ, half are luck: with a share f of them the difference of two scores on n rows is off by sqrt(f / n).
+    let differ = found.best.map_or(0.02, |best| (1.0 - found.tried[best].verdict.agreement).max(0.01));
+    let needed = differ * (1.96 / settings.budget.max(1e-4)).powi(2);
+    if work.shop.model.architecture.head.kind == HeadKind::Classify && (before.n as f64) < needed {
+        notes.push(format!(
+            "{} unseen rows cannot tell a loss of {:.1}% from luck; about {} would be needed",
+            before.n,
+            100.0 * settings.budget,
+            (needed / 100.0).ceil() * 100.0
+        ));
+    }
+    if settings.may(Economy::Keys) && settings.strategy == sparing_optimize::Strategy::Cost {
+        let long = work.watch.tokens() > 256.0 * args.batch as f64;
+        if long {
+            notes.push(
+                "these texts are long: --attention sign:64 may save more; see docs/methods/sign-matching.md".into(),
+            );
+        }
+    }
+    notes.extend(data.unseen.notes.iter().cloned());
+    notes
+}
+
+fn strategy(settings: &Settings) -> String {
+    serde_json::to_value(settings.strategy).ok().and_then(|v| v.as_str().map(String::from)).unwrap_or_default()
+}
+
+fn described(args: &OptimizeArgs, model: &Model) -> sparing_report::Model {
+    let given = args.model.name();
+    let hub = (given.split('/').count() == 2 && !std::path::Path::new(given).exists()).then(|| given.to_string());
+    let family = serde_json::to_value(model.architecture.family).ok();
+    let family = family.and_then(|v| v.as_str().map(String::from)).unwrap_or_default();
+    let name = if given == load::BUILTIN { "builtin".into() } else { name(args) };
+    sparing_report::Model { name, hub, family }
+}
+
+fn here(engine: &Engine) -> sparing_report::Machine {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, n)| n.trim().to_string()));
+    sparing_report::Machine {
+        cpu: cpu.unwrap_or_else(|| "unknown processor".into()),
+        cores: engine.threads().min(machine::cores()),
+        isa: format!("{:?}", sparing_kernels::isa::active()).to_lowercase(),
+        os: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+    }
+}
+
+/// The command line, to do it again.
+fn command() -> String {
+    let quoted = |arg: String| match arg.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c)) {
+        true => arg,
+        false => format!("'{}'", arg.replace('\'', r"'\''")),
+    };
+    let args = std::env::args().skip(1).map(quoted);
+    std::iter::once("sparing".to_string()).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+/// The time as RFC 3339 has it, in UTC.
+fn now() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let (days, rest) = (since / 86_400, since % 86_400);
+    // Days to a date: Howard Hinnant, "chrono-compatible low-level date algorithms".
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year_of_era + era * 400 + carry;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}

@@ -1,0 +1,261 @@
+//! `sparing optimize`: a faster, smaller or more accurate model within the loss that is accepted.
+
+mod data;
+mod finish;
+mod saved;
+mod searching;
+mod show;
+
+use crate::args::{ModelArgs, PrecisionArg, positive, threads};
+use crate::failure::Failure;
+use crate::load::BUILTIN;
+use crate::{console, interrupt, load};
+use clap::{Args, ValueEnum};
+use data::DataArgs;
+use sparing_engine::Options as EngineOptions;
+use sparing_model::Model;
+use sparing_optimize::{Economy, Settings, Strategy};
+use sparing_report::Focus;
+use sparing_tasks::{Bootstrap, Options};
+use std::path::{Path, PathBuf};
+
+/// Makes a model faster, smaller or more accurate, within the loss of accuracy that you accept
+///
+/// Looks for parts of a fine-tuned model that its task does not need: blocks, heads, neurons, tokens, bits. What is left
+/// makes up for what is gone, every combination is tried on rows that are searched with, and the result is scored on rows that
+/// the search never saw, by a process that knows nothing but the saved directory.
+///
+/// Leaves a model directory like any other, with report.html, report.json and a model card in it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sparing optimize                                                    the built-in model on the built-in data
+  sparing optimize MODEL --task sst2 --data glue --out fast           at most 0.5% worse, as fast as possible
+  sparing optimize MODEL --task mrpc --data glue --out small --focus size --max-loss 1%
+  sparing optimize MODEL --data mine.csv --text review --label stars --out mine
+  sparing optimize MODEL --task rte --data glue --out f32 --economies blocks,heads,width,tokens   all in f32
+  sparing optimize MODEL --task sst2 --data glue --out paper --strategy paper   the published method
+
+After Ctrl-C the best model so far is written; after a kill, the same command with --resume goes on.")]
+pub struct OptimizeArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    /// Directory for the optimised model
+    #[arg(long, value_name = "DIR", default_value = "optimized")]
+    out: PathBuf,
+
+    /// Replace the model in --out
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Go on with a search that was stopped
+    #[arg(long)]
+    resume: bool,
+
+    /// What matters most
+    #[arg(long, value_enum, value_name = "FOCUS", default_value = "speed")]
+    focus: FocusArg,
+
+    /// Share of the score that may be lost, such as 0.5% or 0.005
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
+    max_loss: f64,
+
+    /// What may be economised: blocks, heads, width, tokens, precision, bits [default: all that suit the focus]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = economy)]
+    economies: Vec<Economy>,
+
+    /// How plans are searched for
+    #[arg(long, value_enum, value_name = "STRATEGY", default_value = "cost")]
+    strategy: StrategyArg,
+
+    /// Neurons of a weight group
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = positive)]
+    group: usize,
+
+    /// Strategies that go layer by layer begin with this end of the network
+    #[arg(long, value_enum, value_name = "END", default_value = "top")]
+    from: EndArg,
+
+    /// Accept a step only if most rows do not get worse by it
+    #[arg(long)]
+    most_rows: bool,
+
+    /// Try at most this many candidates
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = positive)]
+    trials: usize,
+
+    #[command(flatten)]
+    data: DataArgs,
+
+    /// Precision of the model as it comes [default: f32, whatever its plan says]
+    #[arg(long, value_enum, value_name = "PRECISION", default_value = "f32", help_heading = "Machine")]
+    precision: PrecisionArg,
+
+    /// Texts of a request that is timed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, help_heading = "Machine")]
+    batch: usize,
+
+    /// Threads to compute with; 0 means all cores
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads, help_heading = "Machine")]
+    threads: usize,
+
+    /// Seed of everything drawn
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+
+    /// Print the report as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Measure what is in --out, and print that
+    #[arg(long, hide = true)]
+    measure: bool,
+}
+
+/// What matters most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FocusArg {
+    /// The least time within the accepted loss
+    Speed,
+    /// The fewest bytes within the accepted loss
+    Size,
+    /// The least loss; smaller and faster where that costs nothing
+    Accuracy,
+}
+
+/// How plans are searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StrategyArg {
+    /// By what a step saves for what it changes, the rest making up for it
+    Cost,
+    /// The published method: a queue of elements against two thresholds
+    Paper,
+    /// Whole layers from the top
+    TopLayers,
+    /// The queue, ordered by the slope of the loss
+    Taylor,
+    /// The queue in random order
+    Random,
+    /// The queue without granularity
+    Flat,
+    /// The queue with thresholds that widen
+    Adaptive,
+}
+
+/// An end of the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EndArg {
+    /// The last layer
+    Top,
+    /// The first layer
+    Bottom,
+}
+
+/// Runs the command.
+pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
+    interrupt::watch();
+    let start = std::time::Instant::now();
+    if !args.measure {
+        free(args)?;
+    }
+    // What can be wrong with the data is told before a large model is read.
+    let data = args.data.read(args.model.name() == BUILTIN, args.seed)?;
+    let mut model = args.model.open()?;
+    model.plan.precision = Some(args.precision.resolve());
+    if args.measure {
+        return saved::measure(args, &model, &data);
+    }
+    for note in &data.search.notes {
+        console::note(note);
+    }
+    let settings = args.settings(&model);
+    let work = searching::Work::prepare(args, &model, &data, &settings)?;
+    let found = work.search(args, &settings)?;
+    let report = finish::finish(args, &data, &settings, &work, found, start)?;
+    show::show(args, &report)
+}
+
+impl OptimizeArgs {
+    fn settings(&self, model: &Model) -> Settings {
+        let focus = match self.focus {
+            FocusArg::Speed => Focus::Speed,
+            FocusArg::Size => Focus::Size,
+            FocusArg::Accuracy => Focus::Accuracy,
+        };
+        let strategy = match self.strategy {
+            StrategyArg::Cost => Strategy::Cost,
+            StrategyArg::Paper => Strategy::Paper,
+            StrategyArg::TopLayers => Strategy::TopLayers,
+            StrategyArg::Taylor => Strategy::Taylor,
+            StrategyArg::Random => Strategy::Random,
+            StrategyArg::Flat => Strategy::Flat,
+            StrategyArg::Adaptive => Strategy::Adaptive,
+        };
+        let menu = if self.economies.is_empty() { Economy::ALL.to_vec() } else { self.economies.clone() };
+        // Few and short layers have few neurons to group.
+        let width = model.architecture.layers.iter().flat_map(|l| &l.ffns).map(|f| f.up.outputs).max().unwrap_or(1);
+        Settings {
+            focus,
+            budget: self.max_loss,
+            strategy,
+            menu,
+            group: self.group.min(width.div_ceil(4).max(1)),
+            bottom_first: self.from == EndArg::Bottom,
+            most_rows: self.most_rows,
+            seed: self.seed,
+            trials: self.trials,
+        }
+    }
+
+    fn engine(&self) -> EngineOptions {
+        EngineOptions { threads: self.threads, ..EngineOptions::default() }
+    }
+
+    fn evaluation(&self) -> Options {
+        let bootstrap = Bootstrap { seed: self.seed, ..Bootstrap::default() };
+        Options { max_tokens: self.data.max_tokens, bootstrap, ..Options::default() }
+    }
+
+    /// Where the search keeps what it tried.
+    fn journal(&self) -> PathBuf {
+        let name = self.out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.out.with_file_name(format!(".{name}.search.jsonl"))
+    }
+}
+
+/// Refuses to lose anything.
+fn free(args: &OptimizeArgs) -> Result<(), Failure> {
+    if args.out.file_name().is_none() {
+        return Err(Failure::Usage(format!("--out {}: give a directory's name", args.out.display())));
+    }
+    let occupied = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    if occupied(&args.out) && !args.overwrite {
+        let out = args.out.display();
+        return Err(Failure::new(format!("{out} is not empty; give another --out, or --overwrite to replace it")));
+    }
+    Ok(())
+}
+
+/// `0.5%` or `0.005`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.trim().strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(x) if (0.0..1.0).contains(&(x * scale)) => Ok(x * scale),
+        _ => Err("a share from 0% to 100% is expected, such as 0.5% or 0.005".into()),
+    }
+}
+
+fn economy(text: &str) -> Result<Economy, String> {
+    let names = Economy::ALL.map(Economy::name);
+    let found = Economy::ALL.into_iter().find(|economy| economy.name() == text.trim());
+    found.ok_or_else(|| format!("there are {}", names.join(", ")))
+}
+
+/// What to call the model.
+fn name(args: &OptimizeArgs) -> String {
+    load::short_name(args.model.name())
+}

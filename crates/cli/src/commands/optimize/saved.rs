@@ -1,0 +1,75 @@
+//! The saved directory, measured by a process that knows nothing else.
+
+use super::OptimizeArgs;
+use super::data::Data;
+use crate::failure::Failure;
+use crate::machine;
+use serde::{Deserialize, Serialize};
+use sparing_engine::Engine;
+use sparing_model::Model;
+use sparing_optimize::{Stopwatch, answers};
+use std::process::{Command, Stdio};
+
+/// Rounds of the race.
+const ROUNDS: usize = 9;
+
+/// What was measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Measured {
+    /// The headline metric on unseen rows.
+    pub score: f64,
+    /// The baseline's time over the saved model's.
+    pub time_ratio: f64,
+    /// Milliseconds of a request.
+    pub ms: f64,
+    /// The baseline's.
+    pub baseline_ms: f64,
+    /// Bytes of the saved weights.
+    pub bytes: u64,
+    /// Bytes of packed weights and tables in memory.
+    pub memory: u64,
+    /// The baseline's.
+    pub baseline_memory: u64,
+    /// Largest memory of the process, in KiB.
+    pub peak_kib: u64,
+}
+
+/// Measures what is in `--out` beside the model as it came, and prints it.
+pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(), Failure> {
+    let saved = Model::load(&args.out)?;
+    let first = Engine::compile(baseline, &args.engine())?;
+    let second = Engine::compile(&saved, &args.engine())?;
+    let report = answers(&saved, &data.unseen, &args.evaluation(), &args.engine(), &mut || false)?;
+    let watch = Stopwatch::new(super::searching::sequences(baseline, &data.unseen, args)?, args.batch, 64);
+    let timed = watch.race(&first, &second, ROUNDS)?;
+    let measured = Measured {
+        score: report.values.first().map_or(f64::NAN, |value| value.value),
+        time_ratio: timed.ratio,
+        ms: timed.ms,
+        baseline_ms: timed.first_ms,
+        bytes: saved.weights.size_in_bytes() as u64,
+        memory: second.weight_bytes() as u64,
+        baseline_memory: first.weight_bytes() as u64,
+        peak_kib: machine::memory().1,
+    };
+    let mut out = crate::console::Out::new();
+    out.json(&measured)?;
+    out.flush()
+}
+
+/// Has a fresh process measure what was saved: this program with the same arguments.
+pub fn by_fresh_process() -> Result<Measured, Failure> {
+    let failed = |why: String| Failure::new(format!("the saved model could not be measured: {why}"));
+    let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    let output = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .arg("--measure")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| failed(e.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(format!("it ended with {}", output.status)));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
+}

@@ -1,0 +1,215 @@
+//! The search, and what is prepared for it.
+
+use super::OptimizeArgs;
+use super::data::Data;
+use crate::console::Paint;
+use crate::failure::Failure;
+use crate::{console, interrupt, progress};
+use indicatif::ProgressBar;
+use sparing_engine::Engine;
+use sparing_model::{Error, Model, Precision};
+use sparing_optimize::{Costs, Event, Journal, Judge, Search, Settings, Stopwatch, Strategy, Tried, Workshop};
+use sparing_optimize::{Site, outcome, without_intervals};
+use sparing_quantize::calibrate;
+use sparing_tasks::Dataset;
+
+/// Requests that are timed in a round.
+const REQUESTS: usize = 48;
+
+/// What a search needs, and what the report needs after it.
+pub struct Work<'a> {
+    pub shop: Workshop<'a>,
+    pub judge: Judge<'a>,
+    pub watch: Stopwatch,
+    pub costs: Costs,
+    pub baseline: Engine,
+}
+
+/// What a search found.
+pub struct Found {
+    pub tried: Vec<Tried>,
+    /// Index of the best; `None` if nothing is good enough.
+    pub best: Option<usize>,
+    /// Whether it came to its own end.
+    pub complete: bool,
+}
+
+impl<'a> Work<'a> {
+    pub fn prepare(
+        args: &OptimizeArgs,
+        model: &'a Model,
+        data: &'a Data,
+        settings: &Settings,
+    ) -> Result<Work<'a>, Failure> {
+        let spinner = progress::bar(0, "");
+        spinner.set_message("the model as it came");
+        let mut stop = interrupt::asked;
+        let options = without_intervals(&args.evaluation());
+        let judge = Judge::new(model, &data.search, options, args.engine(), &mut stop).map_err(interrupted)?;
+        let baseline = Engine::compile(model, &args.engine())?;
+        let watch = Stopwatch::new(sequences(model, &data.search, args)?, args.batch, REQUESTS);
+        let mut shop = Workshop::new(model)?;
+        let precisions: &[Precision] =
+            if settings.may(sparing_optimize::Economy::Precision) { &[Precision::Int8, Precision::Bf16] } else { &[] };
+        let costs = Costs::measure(model, &shop.anatomy, &watch, &args.engine(), &baseline, precisions)?;
+        spinner.finish_and_clear();
+        if settings.strategy == Strategy::Cost {
+            prepare(args, model, data, settings, &mut shop)?;
+        }
+        Ok(Work { shop, judge, watch, costs, baseline })
+    }
+
+    /// Searches, telling what is tried.
+    pub fn search(&self, args: &OptimizeArgs, settings: &Settings) -> Result<Found, Failure> {
+        let path = args.journal();
+        if !args.resume && path.exists() {
+            std::fs::remove_file(&path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+        }
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|e| Failure::new(format!("{}: {e}", parent.display())))?;
+        }
+        let journal = Journal::open(&path, &about(args, settings))?;
+        if !journal.is_empty() {
+            console::note(&format!("{} candidates were tried before", journal.len()));
+        }
+        let mut teller = Teller::new(self, settings);
+        let mut tell = |event: Event<'_>| teller.tell(event);
+        let mut stop = interrupt::asked;
+        let mut search = Search {
+            shop: &self.shop,
+            judge: &self.judge,
+            watch: &self.watch,
+            costs: &self.costs,
+            settings,
+            journal,
+            tried: Vec::new(),
+            tell: &mut tell,
+            stop: &mut stop,
+        };
+        let complete = search.run()?;
+        let tried = search.tried;
+        teller.end();
+        if !complete {
+            console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
+        }
+        let best = outcome::best(&tried, settings.focus, settings.budget);
+        Ok(Found { tried, best, complete })
+    }
+}
+
+/// What the journal is about: what changes the trials' results.
+fn about(args: &OptimizeArgs, settings: &Settings) -> String {
+    let settings = serde_json::to_string(settings).unwrap_or_default();
+    let rows = (args.data.task.map(|t| t.name()), &args.data.data, args.data.max_tokens);
+    format!("{} {:?} {rows:?} {settings}", args.model.name(), args.precision)
+}
+
+/// Looks at what maps read, and works out what can be spared.
+fn prepare(
+    args: &OptimizeArgs,
+    model: &Model,
+    data: &Data,
+    settings: &Settings,
+    shop: &mut Workshop<'_>,
+) -> Result<(), Failure> {
+    let exact = sparing_engine::Options { precision: Some(Precision::F32), ..args.engine() };
+    let engine = Engine::compile(model, &exact)?;
+    let bar = progress::bar(0, "calibration texts");
+    let statistics = calibrate(&engine, model, &data.calibration, &args.evaluation(), true, &mut |p| {
+        bar.set_length(p.total as u64);
+        bar.set_position(p.done as u64);
+        !interrupt::asked()
+    });
+    bar.finish_and_clear();
+    let statistics = statistics.map_err(interrupted)?.ok_or(Failure::Interrupted)?;
+    let bar = progress::bar(shop.anatomy.sites.len() as u64, "blocks prepared");
+    let group = settings.group;
+    let whole = shop.prepare(statistics, &|site: &Site| stops(site, group), &|done, _| {
+        bar.set_position(done as u64);
+        !interrupt::asked()
+    })?;
+    bar.finish_and_clear();
+    if whole { Ok(()) } else { Err(Failure::Interrupted) }
+}
+
+/// Numbers of units to prepare for, from many to none: every head, every group of neurons.
+fn stops(site: &Site, group: usize) -> Vec<usize> {
+    let all = site.units.len();
+    let step = if site.unit_width == 1 { group } else { all.div_ceil(12).max(1) };
+    (0..all).step_by(step).rev().collect()
+}
+
+pub fn sequences(
+    model: &Model,
+    dataset: &Dataset,
+    args: &OptimizeArgs,
+) -> Result<Vec<sparing_model::Sequence>, Failure> {
+    let tokenizer = model.tokenizer()?;
+    let limit = match (args.data.max_tokens, model.architecture.longest_input()) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    let encode = |e: &sparing_tasks::Example| Ok(tokenizer.encode(&e.text, e.pair.as_deref(), limit)?.sequence);
+    dataset.examples.iter().map(encode).collect()
+}
+
+/// After Ctrl-C, whatever went wrong went wrong because of it.
+pub fn interrupted(error: Error) -> Failure {
+    if interrupt::asked() { Failure::Interrupted } else { error.into() }
+}
+
+/// Tells what a search does: a bar, and a line for every step that was kept.
+struct Teller<'a> {
+    work: &'a Work<'a>,
+    settings: &'a Settings,
+    bar: ProgressBar,
+    paint: Paint,
+    kept: usize,
+}
+
+impl<'a> Teller<'a> {
+    fn new(work: &'a Work<'a>, settings: &'a Settings) -> Teller<'a> {
+        Teller { work, settings, bar: progress::bar(0, "trials"), paint: Paint::stderr(), kept: 0 }
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        match event {
+            Event::Phase(name, trials) => {
+                self.bar.set_length(self.bar.position() + trials as u64);
+                self.say(&self.paint.faint(name));
+            }
+            Event::Trial(what, tried) => {
+                if self.bar.position() >= self.bar.length().unwrap_or(0) {
+                    self.bar.inc_length(1);
+                }
+                self.bar.inc(1);
+                let good = tried.verdict.within(self.settings.budget);
+                let line = format!(
+                    "{} {what}: {}; {:.1}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}%)",
+                    if good { "✓" } else { "·" },
+                    outcome::words(&tried.recipe, &self.work.shop.anatomy),
+                    self.work.shop.model.weights.size_in_bytes() as f64 / tried.bytes.max(1) as f64,
+                    tried.foreseen,
+                    tried.verdict.score,
+                    -100.0 * tried.verdict.lost,
+                );
+                self.kept += usize::from(good);
+                self.say(&if good { self.paint.good(&line) } else { self.paint.faint(&line) });
+                self.bar.set_message(format!("{what}, {} within the budget", self.kept));
+            }
+        }
+    }
+
+    /// A line above the bar, or where no terminal is watching, just a line.
+    fn say(&self, line: &str) {
+        if self.bar.is_hidden() {
+            eprintln!("{line}");
+        } else {
+            self.bar.println(line);
+        }
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

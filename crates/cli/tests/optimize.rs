@@ -1,0 +1,143 @@
+//! `sparing optimize` from the outside, on a tiny model.
+
+mod common;
+
+use common::{file, fixture, piped, sparing};
+use std::path::Path;
+use std::process::Command;
+
+/// Labelled as the tiny model itself would, mostly: there is something to lose.
+fn table(model: &str, rows: usize) -> (tempfile::TempDir, String) {
+    let words = ["a film", "the plot is thin", "good", "not good at all", "actors", "the film is good", "thin plot"];
+    let texts: Vec<String> =
+        (0..rows).map(|i| format!("{} {} {}", words[i % 7], words[(i / 7) % 7], words[(i * 3 + i / 49) % 7])).collect();
+    let answers = piped(&["run", model, "--json"], texts.join("\n").as_bytes()).json_lines();
+    let mut csv = "review,stars\n".to_string();
+    for (i, (text, answer)) in texts.iter().zip(&answers).enumerate() {
+        let label = answer["label"].as_str().unwrap();
+        csv += &format!("{text},{}\n", if i % 11 == 0 { "LABEL_1" } else { label });
+    }
+    file("mine.csv", csv)
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_saved_is_smaller_and_what_its_report_says() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = table(&model, 120);
+    for (focus, more) in [("speed", "heads,width,precision"), ("size", "heads,width,bits"), ("accuracy", "heads,width")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("fast");
+        let name = out.to_str().unwrap();
+        let args = ["optimize", &model, "--data", &data, "--out", name, "--max-loss", "20%", "--group", "8"];
+        let args = [&args[..], &["--focus", focus, "--economies", more]].concat();
+        sparing(&args).ok();
+        for file in ["config.json", "model.safetensors", "report.json", "report.html", "README.md"] {
+            assert!(out.join(file).is_file(), "{focus}: {file}");
+        }
+        let report = json(&out.join("report.json"));
+        assert_eq!((&report["task"]["search_rows"], &report["task"]["report_rows"]), (&60.into(), &60.into()));
+        assert!(report["candidates"].as_array().unwrap().len() > 5, "{focus}");
+        if let Some(chosen) = report["chosen"].as_u64() {
+            let (chosen, base) = (&report["candidates"][chosen as usize], &report["baseline"]);
+            assert!(chosen["bytes"].as_u64() <= base["bytes"].as_u64(), "{focus}: {chosen}");
+            assert_eq!(report["verification"]["bytes"], chosen["bytes"], "{focus}");
+            let score = |of: &serde_json::Value| of["score"].as_f64().unwrap();
+            assert!((score(&report["verification"]) - score(chosen)).abs() < 1e-9, "{focus}");
+        } else {
+            assert_eq!(focus, "accuracy", "nothing within 20% was found");
+        }
+        // It runs as any model does.
+        sparing(&["run", name, "the film is good", "--json"]).ok();
+        // The journal is gone once the report is there, and nothing is overwritten unasked.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(sparing(&args).error(1).contains("--overwrite"));
+    }
+}
+
+#[test]
+fn every_strategy_ends_with_a_model() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = table(&model, 120);
+    let folder = tempfile::tempdir().unwrap();
+    for strategy in ["paper", "top-layers", "taylor", "random", "flat", "adaptive"] {
+        let out = folder.path().join(strategy);
+        let name = out.to_str().unwrap();
+        let args = ["optimize", &model, "--data", &data, "--out", name, "--strategy", strategy, "--group", "16"];
+        let shown =
+            sparing(&[&args[..], &["--economies", "blocks,heads,width", "--max-loss", "20%", "--json"]].concat());
+        let report = shown.json();
+        assert_eq!(report["strategy"], strategy);
+        assert!(!report["candidates"].as_array().unwrap().is_empty(), "{strategy}");
+        assert!(out.join("model.safetensors").is_file(), "{strategy}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_plan() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = table(&model, 120);
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |name: &str| {
+        let out = folder.path().join(name);
+        let args =
+            ["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--max-loss", "20%", "--group", "8"];
+        sparing(&[&args[..], &["--economies", "heads,width"]].concat()).ok();
+        std::fs::read_to_string(out.join("sparing.json")).unwrap()
+    };
+    assert_eq!(plan("a"), plan("b"));
+}
+
+#[test]
+fn a_search_that_was_killed_goes_on() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = table(&model, 3000);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m");
+    let journal = folder.path().join(".m.search.jsonl");
+    let mut args =
+        vec!["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--group", "1", "--max-loss", "20%"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).spawn().unwrap();
+    let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    while lines() < 3 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!out.exists() && lines() >= 3, "it was killed too late");
+    // Whatever was being written when it died.
+    let text = std::fs::read_to_string(&journal).unwrap();
+    std::fs::write(&journal, text + "{\"recipe\":{\"le").unwrap();
+    args.push("--resume");
+    let output = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("were tried before"), "{told}");
+    assert!(out.join("report.html").is_file() && !journal.exists());
+}
+
+#[test]
+fn what_makes_no_sense_is_told_in_one_line() {
+    let model = fixture("bert-classify-text");
+    let (_few, few) = file("few.csv", "text,label\ngood,LABEL_1\nbad,LABEL_0\n");
+    let rows: String = (0..40).map(|i| format!("text {i},{}\n", ["ham", "spam"][i % 2])).collect();
+    let (_wrong, wrong) = file("wrong.csv", format!("text,label\n{rows}"));
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m").display().to_string();
+    for (args, code, said) in
+        [(vec!["--data", &few], 1, "too few"), (vec!["--data", &wrong], 1, "ham"), (vec![], 2, "--data")]
+    {
+        let told = sparing(&[&["optimize", &model, "--out", &out][..], &args].concat()).error(code);
+        assert!(told.contains(said), "{args:?}: {told}");
+        assert!(!Path::new(&out).exists(), "{args:?}");
+    }
+    for (flag, value, said) in
+        [("--max-loss", "120%", "0.5%"), ("--economies", "heads,hats", "there are blocks, heads")]
+    {
+        let ran = sparing(&["optimize", &model, "--data", &wrong, "--out", &out, flag, value]);
+        assert!(ran.code == 2 && ran.err.contains(said), "{}", ran.err);
+    }
+}

@@ -1,0 +1,78 @@
+//! What parts of the network cost: operations are counted, which is the same every time; how fast precisions are on this
+//! machine is measured, coarsely. So the same search finds the same plan again, whatever else the machine is at.
+
+use crate::{Anatomy, Kind, Recipe, Stopwatch};
+use sparing_engine::{Engine, Options};
+use sparing_model::{Error, Model, Precision, Wanted};
+
+/// What parts cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// Share of the time that goes into each site's units.
+    shares: Vec<f64>,
+    /// How much faster precisions are than the baseline's.
+    precisions: Vec<(Precision, f64)>,
+}
+
+impl Costs {
+    /// Counts a model's operations on requests of these lengths, and measures how fast precisions are. Within a kind,
+    /// blocks cost as their weights are many.
+    pub fn measure(
+        model: &Model,
+        anatomy: &Anatomy,
+        watch: &Stopwatch,
+        options: &Options,
+        baseline: &Engine,
+        precisions: &[Precision],
+    ) -> Result<Costs, Error> {
+        let ledger = baseline.ledger(&watch.lengths(), &Wanted::Head);
+        let whole = ledger.flops().max(1) as f64;
+        let of = |names: &[&str]| -> f64 {
+            let mine = ledger.parts.iter().filter(|part| names.iter().any(|name| part.name.starts_with(name)));
+            mine.map(|part| part.flops as f64).sum::<f64>() / whole
+        };
+        let attention = of(&["qkv", "positions", "scores", "values", "attention"]);
+        let ffn = of(&["ffn"]);
+        let weights = |site: usize| {
+            let site = &anatomy.sites[site];
+            (site.units.len() * site.unit_weights * site.layers.len()) as f64
+        };
+        let share = |site: usize| {
+            let kind = anatomy.sites[site].kind;
+            let all: f64 = anatomy.of_kind(kind).map(weights).sum();
+            weights(site) / all * if kind == Kind::Attention { attention } else { ffn }
+        };
+        let shares = (0..anatomy.sites.len()).map(share).collect();
+        let mut faster = Vec::new();
+        for precision in precisions {
+            let engine = Engine::compile(model, &Options { precision: Some(*precision), ..options.clone() })?;
+            // To halves: what is left after that is the machine, not its mood.
+            let ratio = watch.race(baseline, &engine, 7)?.ratio;
+            faster.push((*precision, (ratio * 2.0).round() / 2.0));
+        }
+        Ok(Costs { shares, precisions: faster })
+    }
+
+    /// How many times faster a precision is than the baseline's.
+    pub fn precision(&self, precision: Precision) -> f64 {
+        self.precisions.iter().find(|(p, _)| *p == precision).map_or(1.0, |(_, ratio)| *ratio)
+    }
+
+    /// Share of the time that goes into a site's units.
+    pub fn share(&self, site: usize) -> f64 {
+        self.shares[site]
+    }
+
+    /// The baseline's time over what a recipe is expected to take. `tokens`: share of the time of the layers that dropped
+    /// tokens save.
+    pub fn ratio(&self, recipe: &Recipe, anatomy: &Anatomy, tokens: f64) -> f64 {
+        let gone = |(site, left): (&usize, &crate::Left)| {
+            let all = anatomy.sites[*site].units.len();
+            self.shares[*site] * (all - left.count(all)) as f64 / all as f64
+        };
+        let saved: f64 = recipe.left.iter().map(gone).sum();
+        let layers: f64 = self.shares.iter().sum();
+        let left = (1.0 - saved - tokens * (layers - saved)).max(0.02);
+        recipe.precision.map_or(1.0, |precision| self.precision(precision)) / left
+    }
+}
