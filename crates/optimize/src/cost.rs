@@ -4,7 +4,7 @@
 
 use crate::search::{Economy, Event, Search, Tried};
 use crate::{Kind, Left, Recipe};
-use sparing_model::{AttentionPlan, Bits, Cut, Error, Tokens};
+use sparing_model::{AttentionPlan, Bits, ByLayer, Error, Tokens};
 use sparing_report::Focus;
 
 /// Measures of attention below which tokens leave; see [`Tokens::drop`].
@@ -93,7 +93,7 @@ fn tokens_can_leave(search: &Search<'_>) -> bool {
 fn with_cut(attention: Option<&AttentionPlan>, cut: f32) -> AttentionPlan {
     let mut attention = attention.cloned().unwrap_or_default();
     let tokens = attention.tokens.get_or_insert_with(Tokens::default);
-    tokens.drop = Some(Cut { cut, ..Cut::default() });
+    tokens.drop = Some(ByLayer::new(cut));
     attention
 }
 

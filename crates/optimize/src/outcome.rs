@@ -49,7 +49,7 @@ pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
         }
     }
     if let Some(cut) = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref()?.drop.as_ref()) {
-        parts.push(format!("tokens below {} of an even share leave", cut.cut));
+        parts.push(format!("tokens below {} of an even share leave", cut.all));
     }
     match recipe.precision {
         Some(Precision::Int8) => parts.push("int8".into()),
@@ -107,7 +107,7 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, plan: &Plan, group: usize
             }
             map.bits = recipe.bits.and_then(|bits| bits.ffn);
             let tokens = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref());
-            let cut = tokens.map_or(0.0, |tokens| tokens.cuts(*layer).0);
+            let cut = tokens.map_or(0.0, |tokens| tokens.of(*layer).drop);
             // The last layer computes what the head reads and nothing else.
             if cut > 0.0 && layer + 1 < anatomy.layers {
                 map.tokens = Some(format!("tokens below {cut} of an even share leave"));
