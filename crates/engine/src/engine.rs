@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// Which rows of a sequence the program selects.
-    fn select<'a>(&self, wanted: &'a Wanted, sequence: usize) -> Select<'a> {
+    pub(crate) fn select<'a>(&self, wanted: &'a Wanted, sequence: usize) -> Select<'a> {
         match (wanted, self.architecture.head.rows) {
             (Wanted::Hidden, _) => Select::Nothing,
             (Wanted::Rows(rows), _) => Select::Rows(&rows[sequence]),

@@ -47,6 +47,6 @@ pub use ledger::{Ledger, LedgerPart};
 pub use observe::Observed;
 pub use options::{Economies, Options, RunOptions, auto_precision};
 pub use profile::PartTime;
-pub use run::like_tokens;
+pub use run::{FollowedLayer, like_tokens};
 pub use steps::{StepInfo, StepKind};
 pub use values::{Calibrator, LayerExamined, Recipe, Spending};

@@ -20,6 +20,8 @@ pub(crate) struct App {
     pub(crate) log: Log,
     /// One per input at work.
     inputs: Arc<Semaphore>,
+    /// One text is generated at a time, others wait for their turn.
+    pub(crate) generating: Arc<Semaphore>,
     loading: tokio::sync::Mutex<()>,
     leaving: AtomicBool,
 }
@@ -33,6 +35,7 @@ impl App {
             metrics: Arc::default(),
             log: Log::new(settings.log),
             inputs: Arc::new(Semaphore::new(settings.limits.concurrent)),
+            generating: Arc::new(Semaphore::new(1)),
             loading: tokio::sync::Mutex::default(),
             leaving: AtomicBool::new(false),
             settings,

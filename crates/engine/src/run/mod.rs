@@ -2,6 +2,7 @@
 
 mod attend;
 mod examine;
+mod follow;
 mod local;
 mod rearrange;
 mod tokens;
@@ -14,6 +15,7 @@ use crate::generate::Cache;
 use crate::profile::Clock;
 use crate::program::{Part, Place, Program, Segment, View};
 pub(crate) use attend::Wave;
+pub use follow::FollowedLayer;
 use sparing_kernels::{Buffer, Rows, Team};
 pub(crate) use tokens::Choice;
 pub use tokens::like_tokens;
@@ -44,32 +46,45 @@ impl Machine {
         mut observer: Option<&mut Observer<'_>>,
     ) {
         for segment in &program.segments {
-            let began = clock.now();
-            if program.selects {
-                arena.values.done += self.flops_on(segment, &arena.layout);
+            self.segment(program, segment, arena, cache.as_deref_mut(), clock, observer.as_deref_mut());
+        }
+    }
+
+    /// Runs one segment of a program.
+    fn segment(
+        &self,
+        program: &Program,
+        segment: &Segment,
+        arena: &mut Arena,
+        cache: Option<&mut Cache>,
+        clock: &mut Clock,
+        observer: Option<&mut Observer<'_>>,
+    ) {
+        let began = clock.now();
+        if program.selects {
+            arena.values.done += self.flops_on(segment, &arena.layout);
+        }
+        match segment {
+            Segment::RowLocal(local) => {
+                self.row_local(local, arena, clock.is_on(), observer);
+                clock.add_steps(local, &arena.locals, self.team.threads(), began);
             }
-            match segment {
-                Segment::RowLocal(local) => {
-                    self.row_local(local, arena, clock.is_on(), observer.as_deref_mut());
-                    clock.add_steps(local, &arena.locals, self.team.threads(), began);
-                }
-                Segment::Values(values) => self.values(values, arena, clock),
-                Segment::Attend(attend) => {
-                    self.attend(attend, arena, cache.as_deref_mut());
-                    clock.add(Some(attend.layer), Part::Scores, began);
-                }
-                Segment::Select(select) => {
-                    self.select(select, arena);
-                    clock.add(Some(select.attend.layer), Part::Importance, began);
-                }
-                Segment::Drop(buffers) => {
-                    rearrange::drop_rows(arena, buffers);
-                    clock.add(None, Part::Importance, began);
-                }
-                other => {
-                    self.move_rows(other, arena);
-                    clock.add(None, Part::Head, began);
-                }
+            Segment::Values(values) => self.values(values, arena, clock),
+            Segment::Attend(attend) => {
+                self.attend(attend, arena, cache);
+                clock.add(Some(attend.layer), Part::Scores, began);
+            }
+            Segment::Select(select) => {
+                self.select(select, arena);
+                clock.add(Some(select.attend.layer), Part::Importance, began);
+            }
+            Segment::Drop(buffers) => {
+                rearrange::drop_rows(arena, buffers);
+                clock.add(None, Part::Importance, began);
+            }
+            other => {
+                self.move_rows(other, arena);
+                clock.add(None, Part::Head, began);
             }
         }
     }

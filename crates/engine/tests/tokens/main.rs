@@ -203,3 +203,28 @@ fn what_cannot_be_is_refused_before_any_work() {
     assert!(engine.run_as(&hidden, &RunOptions::exact()).is_ok());
     assert!(engine.examine(&hidden, &RunOptions::default()).unwrap_err().to_string().contains("only values"));
 }
+
+#[test]
+fn tokens_are_followed_as_they_are_computed() {
+    for plan in ["exact,drop=0.9", "exact,skip=0.9", "exact,drop=0.7,skip=1.1", "exact,keep=0.5", "mca:0.4,skip=0.8"] {
+        let (model, golden) = deeper("bert-classify");
+        let engine = engine(&model, plan, 2, Precision::F32);
+        for sequence in &golden.sequences {
+            engine.reset_spending();
+            engine.run(&batch(std::slice::from_ref(sequence), Wanted::Head)).unwrap();
+            let (layers, done) = engine.follow(sequence).unwrap().unwrap();
+            let spent = engine.spending();
+            assert_eq!(spent.skipped, spent.model_exact.saturating_sub(done), "{plan}");
+            let tokens = sequence.ids.len();
+            for layer in &layers {
+                assert_eq!((layer.came.len(), layer.stayed.len(), layer.busy.len()), (tokens, tokens, tokens));
+                assert!(layer.stayed[0] && layer.stayed[tokens - 1]);
+                // Who stays came, who is busy stays.
+                assert!((0..tokens).all(|i| layer.stayed[i] <= layer.came[i] && layer.busy[i] <= layer.stayed[i]));
+            }
+            assert!(layers.windows(2).all(|pair| pair[0].layer < pair[1].layer && pair[0].stayed == pair[1].came));
+        }
+    }
+    let (model, golden) = deeper("bert-classify");
+    assert!(engine(&model, "mca:0.4", 1, Precision::F32).follow(&golden.sequences[0]).unwrap().is_none());
+}

@@ -10,6 +10,7 @@ mod tokens;
 
 pub(super) use embed::shaped;
 pub(super) use input::Inputs;
+pub(super) use predict::scores;
 
 use crate::error::{Kind, Refusal, json_body};
 use crate::json;
@@ -34,6 +35,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/similarity", post(similarity::similarity))
         .route("/tokenize", post(tokens::tokenize))
         .route("/decode", post(tokens::decode))
+        .route("/", post(by_role))
         .route("/invocations", post(by_role))
 }
 

@@ -1,0 +1,154 @@
+"use strict";
+const at = (id) => document.getElementById(id);
+const make = (name, text, className) => {
+  const element = document.createElement(name);
+  if (text !== undefined) element.textContent = text;
+  if (className) element.className = className;
+  return element;
+};
+
+const PRECISIONS = ["f32", "bf16", "int8"];
+const KEEPS = [1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2];
+const ALPHAS = [0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1, 1.5];
+let sampler = "graded";
+
+/** What the sliders say, as a request has it. */
+function plan() {
+  const keep = KEEPS[at("keep").value], alpha = ALPHAS[at("alpha").value];
+  const values = alpha ? `${sampler}:${alpha}` : "exact";
+  return { precision: PRECISIONS[at("precision").value], attention: keep < 1 ? `${values},keep=${keep}` : values };
+}
+
+function showSliders() {
+  const keep = KEEPS[at("keep").value], alpha = ALPHAS[at("alpha").value];
+  const say = (id, text) => { at(id + "-value").textContent = text; at(id).setAttribute("aria-valuetext", text); };
+  say("precision", PRECISIONS[at("precision").value]);
+  say("keep", keep < 1 ? `${Math.round(100 * keep)}%` : "all");
+  say("alpha", alpha ? `${alpha} (${sampler})` : "exact");
+}
+
+async function post(path, body) {
+  const headers = { "content-type": "application/json" };
+  if (at("key").value) headers.authorization = "Bearer " + at("key").value;
+  const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+  const answer = await response.json();
+  if (response.status === 401) at("key-row").hidden = false;
+  if (!response.ok) throw new Error(answer.error ?? response.statusText);
+  return answer;
+}
+
+/** One request at a time; while it runs only the latest wish is remembered. */
+let running = false, wanted = false;
+async function update() {
+  showSliders();
+  wanted = true;
+  if (running) return;
+  running = true;
+  while (wanted) {
+    wanted = false;
+    const text = at("text").value.trim();
+    if (!text) continue;
+    try {
+      show(await post("/explain", { text, sparing: plan() }));
+      at("problem").hidden = true;
+    } catch (error) {
+      if (sampler === "graded" && /calibrat/.test(error.message)) {
+        sampler = "mca";
+        wanted = true;
+        showSliders();
+        continue;
+      }
+      at("problem").textContent = error.message;
+      at("problem").hidden = false;
+    }
+  }
+  running = false;
+  document.body.dataset.settled = String(Number(document.body.dataset.settled ?? 0) + 1);
+}
+
+const percent = (share, digits = 1) => (100 * share).toFixed(digits) + "%";
+const count = (n) => n >= 1e9 ? (n / 1e9).toFixed(2) + " G" : n >= 1e6 ? (n / 1e6).toFixed(1) + " M" : (n / 1e3).toFixed(1) + " k";
+
+function show(found) {
+  const bars = found.answer.slice(0, 6).map(({ label, score }) => {
+    const bar = make("div", undefined, "bar");
+    const track = make("div", undefined, "track"), fill = make("div");
+    fill.style.width = percent(Math.min(Math.max(score, 0), 1));
+    track.append(fill);
+    bar.append(make("span", label), track, make("span", percent(score)));
+    return bar;
+  });
+  at("answer").replaceChildren(...(bars.length ? bars : [make("p", "A vector: this model names no labels.")]));
+
+  const figure = (name, value, note, className) => {
+    const box = make("div"), dd = make("dd", value, className);
+    if (note) dd.append(" ", make("small", note));
+    box.append(make("dt", name), dd);
+    return box;
+  };
+  const agreement = found.same === null ? "–" : found.same ? "same answer" : "another answer";
+  at("figures").replaceChildren(
+    figure("Agreement with the exact model", agreement, `output changed by ${percent(found.change)}`, found.same === false ? "bad" : "good"),
+    figure("FLOPs", count(found.flops), `${percent(found.flops / found.flops_exact)} of ${count(found.flops_exact)}`),
+    figure("Time", found.milliseconds.toFixed(2) + " ms", `exact model ${found.milliseconds_exact.toFixed(2)} ms`),
+    figure("Tokens", String(found.tokens.length)),
+  );
+  table(found);
+}
+
+function table(found) {
+  const values = found.values && !/drop|skip|keep|merge/.test(found.attention);
+  const shares = values ? found.values : found.layers;
+  at("spent-note").textContent = values
+    ? "Share of the value product computed for every token (a twelfth of a layer's products), layer by layer."
+    : "Share of a layer's products computed for every token. A token that leaves costs nothing from there on.";
+  const head = make("tr");
+  head.append(make("th", "layer"));
+  for (const token of found.tokens) {
+    const cell = make("th", token.joined ? "·" + token.text : token.text, token.special ? "special" : "");
+    cell.scope = "col";
+    head.append(cell);
+  }
+  const rows = shares.map((layer, number) => {
+    const row = make("tr"), name = make("th", String(number));
+    name.scope = "row";
+    row.append(name);
+    layer.forEach((share, place) => {
+      const cell = make("td", String(Math.round(100 * share)));
+      cell.style.backgroundColor = `rgb(var(--spent) / ${Math.max(share, 0.04)})`;
+      if (share > 0.55) cell.style.color = "var(--spent-ink)";
+      cell.title = `${found.tokens[place].text}, layer ${number}: ${Math.round(100 * share)}%`;
+      row.append(cell);
+    });
+    return row;
+  });
+  const thead = make("thead"), tbody = make("tbody");
+  thead.append(head);
+  tbody.append(...rows);
+  const caption = make("caption", "Percent spent on each token, a row per layer");
+  caption.style.captionSide = "bottom";
+  caption.className = "faint";
+  at("spent").replaceChildren(caption, thead, tbody);
+}
+
+async function about() {
+  const headers = at("key").value ? { authorization: "Bearer " + at("key").value } : {};
+  const response = await fetch("/info", { headers });
+  if (response.status === 401) { at("key-row").hidden = false; return; }
+  const info = await response.json();
+  if (!response.ok) { at("model").textContent = info.error; setTimeout(about, 500); return; }
+  const kind = Object.keys(info.model_type)[0];
+  at("model").textContent = `${info.served_model_name}: ${kind}, served in ${info.sparing.precision}, attention ${info.sparing.attention}`;
+  update();
+  const report = await fetch("/report");
+  if (report.ok) {
+    at("report").hidden = at("report-link").hidden = false;
+    document.querySelector("#report iframe").src = "/report";
+  }
+}
+
+at("form").addEventListener("submit", (event) => event.preventDefault());
+for (const id of ["text", "precision", "keep", "alpha"]) at(id).addEventListener("input", update);
+at("key").addEventListener("change", about);
+showSliders();
+about();
