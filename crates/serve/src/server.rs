@@ -92,10 +92,7 @@ impl Connections {
     fn new(app: &App) -> Connections {
         let limits = &app.settings.limits;
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(limits.patience)
-            .max_headers(HEADERS.0)
-            .max_buf_size(HEADERS.1);
+        http.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_headers(HEADERS.0).max_buf_size(HEADERS.1);
         Connections { http, graceful: GracefulShutdown::new(), room: Arc::new(Semaphore::new(limits.connections)) }
     }
 

@@ -51,8 +51,10 @@ pub struct Limits {
     pub payload: usize,
     /// From the first byte of a request to its answer.
     pub timeout: Duration,
-    /// For headers to arrive, and again for the body.
+    /// For a body to arrive.
     pub patience: Duration,
+    /// For headers to arrive on an open connection, since it was opened or last used.
+    pub idle: Duration,
     /// Open connections.
     pub connections: usize,
     /// Plans per model that are kept ready for requests with a dial of their own.
@@ -71,6 +73,7 @@ impl Default for Limits {
             payload: 2_000_000,
             timeout: Duration::from_secs(30),
             patience: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
             connections: 4096,
             plans: 8,
             farewell: Duration::from_secs(30),

@@ -106,7 +106,7 @@ fn what_is_too_much_is_refused_at_once() {
 
 #[test]
 fn slow_clients_are_not_waited_for() {
-    let limits = Limits { patience: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { patience: Duration::from_millis(200), idle: Duration::from_millis(200), ..Limits::default() };
     let server = start(Settings { limits, ..settings(vec![builtin()]) });
     let head =
         "POST /predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"inp";

@@ -20,6 +20,8 @@ pub(crate) struct Served {
     pub(crate) model: Model,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) role: Role,
+    /// Whether samplers that need a calibration can be asked for.
+    pub(crate) calibrated: bool,
     /// The way it is computed where a request does not say.
     pub(crate) base: Arc<Variant>,
     threads: usize,
@@ -51,6 +53,7 @@ impl Served {
             origin: source.origin.clone(),
             directory: source.directory.clone(),
             role: Role::of(&model.architecture.head),
+            calibrated: model.calibration().is_ok_and(|calibration| calibration.is_some()),
             model,
             tokenizer,
             base: Arc::new(Variant::new(choice, Arc::new(engine))),
@@ -65,6 +68,11 @@ impl Served {
     /// The longest input, in tokens.
     pub(crate) fn max_tokens(&self) -> usize {
         self.tokenizer.max_tokens().or(self.model.architecture.longest_input()).unwrap_or(1 << 20)
+    }
+
+    /// Where the optimiser's report is, if there is one.
+    pub(crate) fn report(&self) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join("report.html")).filter(|path| path.is_file())
     }
 
     /// The way to compute a request of this many tokens: what its dial says, or within its deadline, or as served.

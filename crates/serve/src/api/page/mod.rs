@@ -35,7 +35,7 @@ async fn report(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     let served = app.models.get(None)?;
     let none =
         || Refusal::new(Kind::NotFound, "the model's directory has no report.html; `sparing optimize` writes one");
-    let path = served.directory.as_ref().ok_or_else(none)?.join("report.html");
+    let path = served.report().ok_or_else(none)?;
     let text = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await.ok().and_then(Result::ok);
     let headers =
         [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, REPORT_POLICY)];

@@ -31,6 +31,8 @@ pub(super) async fn info(State(app): State<Arc<App>>) -> Result<Response, Refusa
         "sparing": {
             "precision": precision_name(served.base.choice.precision),
             "attention": served.base.choice.attention.to_string(),
+            "calibrated": served.calibrated,
+            "report": app.settings.api_key.is_none() && served.report().is_some(),
             "models": app.models.all().iter().map(|model| model.name.clone()).collect::<Vec<_>>(),
         },
     })))

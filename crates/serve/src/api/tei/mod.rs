@@ -35,7 +35,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/similarity", post(similarity::similarity))
         .route("/tokenize", post(tokens::tokenize))
         .route("/decode", post(tokens::decode))
-        .route("/", post(by_role))
+        .route("/", post(hosted))
         .route("/invocations", post(by_role))
 }
 
@@ -49,7 +49,7 @@ async fn health(State(app): State<Arc<App>>) -> Result<(), Refusal> {
 }
 
 /// What the first model is for: the route that hosted endpoints call.
-pub(super) async fn by_role(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refusal> {
+async fn by_role(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refusal> {
     let state = State(app.clone());
     match app.models.get(None)?.role {
         Role::Classifier => predict::predict(state, json::Json::from_request(request, &app).await?).await,
@@ -58,6 +58,14 @@ pub(super) async fn by_role(State(app): State<Arc<App>>, request: Request) -> Re
         Role::Generator | Role::Tokens => {
             Err(Refusal::new(Kind::Backend, "this model has no default route; see /docs for those it has"))
         }
+    }
+}
+
+/// The same for `huggingface_hub`'s client, which takes labels in a list of lists even for one text.
+async fn hosted(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refusal> {
+    match app.models.get(None)?.role {
+        Role::Classifier => predict::hosted(State(app.clone()), json::Json::from_request(request, &app).await?).await,
+        _ => by_role(State(app), request).await,
     }
 }
 

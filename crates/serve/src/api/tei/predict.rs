@@ -30,17 +30,26 @@ struct Prediction<'a> {
 }
 
 pub(super) async fn predict(State(app): State<Arc<App>>, Json(request): Json<Request>) -> Result<Response, Refusal> {
+    answer(&app, request, false).await
+}
+
+/// The same, where one text's labels are a list in a list, too.
+pub(super) async fn hosted(State(app): State<Arc<App>>, Json(request): Json<Request>) -> Result<Response, Refusal> {
+    answer(&app, request, true).await
+}
+
+async fn answer(app: &Arc<App>, request: Request, always_list: bool) -> Result<Response, Refusal> {
     let served = app.models.get(request.common.model.as_deref())?;
     served.role.require(&[Role::Classifier, Role::Reranker])?;
     let shape = "`inputs` is a text, a pair [text, text], or a batch of lists of one or two texts";
     let (inputs, batch) = request.inputs.into_inputs().ok_or_else(|| Refusal::validation(shape))?;
     let method = if batch { "batch" } else { "single" };
     let ask = Ask { served: &served, inputs, common: &request.common, want: Want::Head, method };
-    let ran = run(&app, ask).await?;
+    let ran = run(app, ask).await?;
     let predictions = ran.values.iter().map(|logits| predictions(&served, logits, request.raw_scores));
     let mut predictions = predictions.collect::<Result<Vec<_>, Refusal>>()?;
     Ok(match predictions.pop() {
-        Some(one) if !batch => timed(&one, &ran.timing),
+        Some(one) if !batch && !always_list => timed(&one, &ran.timing),
         last => {
             predictions.extend(last);
             timed(&predictions, &ran.timing)
