@@ -103,7 +103,7 @@ def main():
             if last:
                 stream.shutdown(socket.SHUT_WR)
             status, closed = answer(stream)
-        except (ConnectionError, BrokenPipeError):
+        except OSError:
             status, closed = 0, True
         if last or closed:
             stream.close()
