@@ -15,6 +15,9 @@ pub struct Verdict {
     /// What is lost by the baseline's own belief: how much less it believes in the candidate's answers than in its own. It
     /// has less luck in it than the score, which hangs on the few rows where the two answer differently.
     pub doubt: f64,
+    /// How far `lost` may be off by luck: its standard error, from the rows that are answered differently. 0 where there is no
+    /// doubt to go by.
+    pub luck: f64,
     /// Mean loss (cross-entropy, squared error, nats).
     pub loss: f64,
     /// Mean divergence from the baseline's answers.
@@ -26,9 +29,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether no more than this share of the score is lost, by the score and by belief.
+    /// Whether no more than this share of the score is lost: by belief, and by the score as far as it can tell.
     pub fn within(&self, budget: f64) -> bool {
-        self.lost <= budget + 1e-9 && self.doubt <= budget + 1e-9
+        self.lost <= budget + self.luck + 1e-9 && self.doubt <= budget + 1e-9
     }
 }
 
@@ -105,13 +108,23 @@ impl<'a> Judge<'a> {
         }
         let [loss, divergence, doubt, agreement, not_worse] = sums;
         let worse = if self.metric.higher_is_better() { base - score } else { score - base };
-        let doubt = doubt / base.abs().max(1e-9);
-        Ok(Verdict { score, lost: worse / base.abs().max(1e-9), doubt, loss, divergence, agreement, not_worse })
+        let [lost, doubt] = [worse, doubt].map(|x| x / base.abs().max(1e-9));
+        let believes = matches!(self.baseline.outcomes.first(), Some(Outcome::Class { .. }));
+        let luck = if believes { ((1.0 - agreement).max(0.0) / n).sqrt() / base.abs().max(1e-9) } else { 0.0 };
+        Ok(Verdict { score, lost, doubt, luck, loss, divergence, agreement, not_worse })
     }
 }
 
-const EMPTY: Verdict =
-    Verdict { score: 0.0, lost: 0.0, doubt: 0.0, loss: 0.0, divergence: 0.0, agreement: 1.0, not_worse: 1.0 };
+const EMPTY: Verdict = Verdict {
+    score: 0.0,
+    lost: 0.0,
+    doubt: 0.0,
+    luck: 0.0,
+    loss: 0.0,
+    divergence: 0.0,
+    agreement: 1.0,
+    not_worse: 1.0,
+};
 
 /// All answers of a model.
 pub fn answers(
