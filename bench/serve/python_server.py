@@ -25,6 +25,8 @@ args = parser.parse_args()
 options = ort.SessionOptions()
 options.intra_op_num_threads = args.threads
 options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+# Spin while a run lasts, sleep between runs.
+options.add_session_config_entry("session.force_spinning_stop", "1")
 session = ort.InferenceSession(args.onnx, options, providers=["CPUExecutionProvider"])
 names = [i.name for i in session.get_inputs()]
 directory = pathlib.Path(args.model)
