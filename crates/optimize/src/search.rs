@@ -41,21 +41,12 @@ pub enum Economy {
     Precision,
     /// Weights stored in fewer bits.
     Bits,
-    /// Queries see the keys that match them best (sign matching).
-    Keys,
 }
 
 impl Economy {
     /// All of them.
-    pub const ALL: [Economy; 7] = [
-        Economy::Blocks,
-        Economy::Heads,
-        Economy::Width,
-        Economy::Tokens,
-        Economy::Precision,
-        Economy::Bits,
-        Economy::Keys,
-    ];
+    pub const ALL: [Economy; 6] =
+        [Economy::Blocks, Economy::Heads, Economy::Width, Economy::Tokens, Economy::Precision, Economy::Bits];
 
     /// The name in flags and reports.
     pub fn name(self) -> &'static str {
@@ -66,7 +57,6 @@ impl Economy {
             Economy::Tokens => "tokens",
             Economy::Precision => "precision",
             Economy::Bits => "bits",
-            Economy::Keys => "keys",
         }
     }
 }

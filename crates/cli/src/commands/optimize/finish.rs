@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
 use sparing_model::{HeadKind, Model};
-use sparing_optimize::{Economy, Recipe, Settings, answers, outcome};
+use sparing_optimize::{Recipe, Settings, answers, outcome};
 use sparing_report::{BaseCard, Candidate, Gain, Interval, Metric, PartTime, Report, Task, Verification, Versions};
 use sparing_tasks::Report as Scores;
 use std::time::Instant;
@@ -108,7 +108,7 @@ pub fn finish(
         gains: gains(args, work, &recipe, &measured)?,
         parts_before: parts(work, &work.baseline)?,
         parts_after: parts(work, &engine)?,
-        notes: notes(args, data, settings, work, &found, &before),
+        notes: notes(data, settings, work, &found, &before),
         verification: Some(Verification {
             score: measured.score,
             time_ratio: measured.time_ratio,
@@ -236,14 +236,7 @@ fn timing(args: &OptimizeArgs, work: &Work<'_>) -> String {
 }
 
 /// What the user should know.
-fn notes(
-    args: &OptimizeArgs,
-    data: &Data,
-    settings: &Settings,
-    work: &Work<'_>,
-    found: &Found,
-    before: &Scores,
-) -> Vec<String> {
+fn notes(data: &Data, settings: &Settings, work: &Work<'_>, found: &Found, before: &Scores) -> Vec<String> {
     let mut notes = Vec::new();
     if !found.complete {
         notes.push("the search was stopped before its end".into());
@@ -261,14 +254,6 @@ fn notes(
             100.0 * settings.budget,
             (needed / 100.0).ceil() * 100.0
         ));
-    }
-    if settings.may(Economy::Keys) && settings.strategy == sparing_optimize::Strategy::Cost {
-        let long = work.watch.tokens() > 256.0 * args.batch as f64;
-        if long {
-            notes.push(
-                "these texts are long: --attention sign:64 may save more; see docs/methods/sign-matching.md".into(),
-            );
-        }
     }
     notes.extend(data.unseen.notes.iter().cloned());
     notes
