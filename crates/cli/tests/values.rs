@@ -25,7 +25,7 @@ fn assert_well_formed(svg: &str) {
         let text = &rest[..start];
         assert!(!text.contains('>') || open.last() == Some(&"style"), "{text}");
         for (at, _) in text.match_indices('&') {
-            assert!(["&amp;", "&lt;", "&gt;", "&quot;"].iter().any(|e| text[at..].starts_with(e)), "{text}");
+            assert!(["&amp;", "&lt;", "&gt;", "&quot;", "&#39;"].iter().any(|e| text[at..].starts_with(e)), "{text}");
         }
         let end = rest[start..].find('>').unwrap() + start;
         let tag = &rest[start + 1..end];
