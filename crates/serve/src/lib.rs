@@ -1,8 +1,8 @@
 //! The HTTP server of Sparing: the routes of text-embeddings-inference and OpenAI, so that existing clients need no change;
 //! batches by tokens without padding; and an accuracy dial that every request may turn.
 //!
-//! A request passes through four places: its route ([`mod@api`]) reads it, [`mod@inference`] turns texts into tokens and puts
-//! them into the one queue, the dispatcher's thread ([`mod@queue`]) takes as much as fits the moment the engine is free, and the
+//! A request passes through four places: its route (`api`) reads it, `inference` turns texts into tokens and puts
+//! them into the one queue, the dispatcher's thread (`queue`) takes as much as fits the moment the engine is free, and the
 //! route says what came of it.
 
 #![deny(missing_docs)]
