@@ -1,4 +1,4 @@
-//! Files that are either written whole or not at all.
+//! Files that are either written whole or not at all, and directories that are not overwritten unasked.
 
 use crate::failure::Failure;
 use std::fs::File;
@@ -22,6 +22,18 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         let _ = std::fs::remove_file(&beside);
     }
     result.map_err(failed)
+}
+
+/// Refuses a directory with something in it, unless that may be replaced.
+pub fn free(out: &Path, overwrite: bool) -> Result<(), Failure> {
+    let occupied = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+    match occupied && !overwrite {
+        true => Err(Failure::new(format!(
+            "{} is not empty; give another --out, or --overwrite to replace it",
+            out.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,11 @@ pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
+/// What went wrong; after Ctrl-C, whatever it was went wrong because of it.
+pub fn told(error: sparing_model::Error) -> Failure {
+    if asked() { Failure::Interrupted } else { error.into() }
+}
+
 /// An error if Ctrl-C was pressed, for commands whose half-done work is worth nothing.
 pub fn check() -> Result<(), Failure> {
     if asked() { Err(Failure::Interrupted) } else { Ok(()) }

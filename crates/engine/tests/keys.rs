@@ -3,16 +3,11 @@
 
 mod common;
 
-use common::{Golden, fixture, fixtures};
-use sparing_engine::{Engine, Options, RunOptions};
+use common::{Golden, engine, fixtures, refuse};
+use sparing_engine::RunOptions;
 use sparing_model::{AttentionPlan, Batch, Executor, Model, Precision, Wanted};
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
-
-fn engine(model: &Model, attention: &str, threads: usize, precision: Precision) -> Engine {
-    let (attention, precision) = (Some(attention.parse().unwrap()), Some(precision));
-    Engine::compile(model, &Options { threads, precision, attention, ..Options::default() }).unwrap()
-}
 
 /// Every fixture whose network can do what the plan says, with its layers twice, so that more of them choose.
 fn able(plan: &str) -> Vec<(String, Model, Golden)> {
@@ -120,12 +115,6 @@ fn other_economies_go_with_it_in_other_layers() {
 
 #[test]
 fn what_cannot_be_is_refused_before_any_work() {
-    let refuse = |name: &str, attention: &str, part: &str| {
-        let model = Model::load(&fixture(name)).unwrap();
-        let options = Options { attention: Some(attention.parse().unwrap()), ..Options::default() };
-        let message = Engine::compile(&model, &options).err().expect("refused").to_string();
-        assert!(message.contains(part) && !message.contains('\n'), "{name}: {message}");
-    };
     refuse("longformer-classify", "sign:8", "window");
     refuse("xlnet-classify", "sign:8", "every pair");
     refuse("bert-classify", "sign:8,keys9=4", "no layer 9");

@@ -54,7 +54,7 @@ impl<'a> Judge<'a> {
         engine: EngineOptions,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Judge<'a>, Error> {
-        let baseline = answers(model, dataset, &options, &engine, stop)?;
+        let baseline = answers(&Engine::compile(model, &engine)?, model, dataset, &options, stop)?;
         let metric = baseline.values.first().map(|value| value.metric).unwrap_or(Metric::Accuracy);
         let mut judge = Judge { dataset, options, engine, metric, baseline, own: EMPTY };
         judge.own = judge.compare(&judge.baseline)?;
@@ -71,11 +71,6 @@ impl<'a> Judge<'a> {
         &self.own
     }
 
-    /// The baseline's answers.
-    pub fn baseline(&self) -> &Report {
-        &self.baseline
-    }
-
     /// How many rows it judges by.
     pub fn rows(&self) -> usize {
         self.baseline.n
@@ -83,13 +78,14 @@ impl<'a> Judge<'a> {
 
     /// What a candidate is worth.
     pub fn verdict(&self, model: &Model, stop: &mut dyn FnMut() -> bool) -> Result<Verdict, Error> {
-        self.compare(&answers(model, self.dataset, &self.options, &self.engine, stop)?)
+        let engine = Engine::compile(model, &self.engine)?;
+        self.compare(&answers(&engine, model, self.dataset, &self.options, stop)?)
     }
 
     /// Share of the operations that tokens which left did not cost.
     pub fn saved(&self, model: &Model, stop: &mut dyn FnMut() -> bool) -> Result<f64, Error> {
         let engine = Engine::compile(model, &self.engine)?;
-        evaluate(&engine, model.tokenizer()?, &model.architecture, self.dataset, &self.options, &mut |_| !stop())?;
+        answers(&engine, model, self.dataset, &self.options, stop)?;
         let spent = engine.spending();
         Ok(spent.skipped as f64 / (spent.model_exact as f64).max(1.0))
     }
@@ -126,16 +122,15 @@ const EMPTY: Verdict = Verdict {
     not_worse: 1.0,
 };
 
-/// All answers of a model.
+/// All answers of a model, by its engine.
 pub fn answers(
+    engine: &Engine,
     model: &Model,
     dataset: &Dataset,
     options: &Options,
-    engine: &EngineOptions,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Report, Error> {
-    let engine = Engine::compile(model, engine)?;
-    let report = evaluate(&engine, model.tokenizer()?, &model.architecture, dataset, options, &mut |_| !stop())?;
+    let report = evaluate(engine, model.tokenizer()?, &model.architecture, dataset, options, &mut |_| !stop())?;
     if report.complete { Ok(report) } else { Err(Error::new("stopped")) }
 }
 

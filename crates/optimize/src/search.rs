@@ -1,6 +1,6 @@
 //! What all strategies share: settings, trials, and the record of what was tried.
 
-use crate::{Costs, Journal, Judge, Recipe, Stopwatch, Verdict, Workshop, cost, queue};
+use crate::{Costs, Journal, Judge, Recipe, Verdict, Workshop, cost, queue};
 use serde::{Deserialize, Serialize};
 use sparing_model::{Bits, Error, Model, Precision};
 use sparing_report::Focus;
@@ -123,8 +123,6 @@ pub struct Search<'a> {
     pub shop: &'a Workshop<'a>,
     /// Judges them.
     pub judge: &'a Judge<'a>,
-    /// Times them.
-    pub watch: &'a Stopwatch,
     /// What parts cost here.
     pub costs: &'a Costs,
     /// What the user wants.

@@ -2,7 +2,8 @@
 #![allow(dead_code)]
 
 use serde::Deserialize;
-use sparing_model::Sequence;
+use sparing_engine::{Engine, Options};
+use sparing_model::{Model, Precision, Sequence};
 use std::path::{Path, PathBuf};
 
 /// Inputs and the reference implementation's outputs.
@@ -95,4 +96,18 @@ pub fn distance(got: &[Vec<f32>], want: &[Vec<f32>]) -> f32 {
         }
     }
     worst
+}
+
+/// An engine with these economies of attention.
+pub fn engine(model: &Model, attention: &str, threads: usize, precision: Precision) -> Engine {
+    let (attention, precision) = (Some(attention.parse().unwrap()), Some(precision));
+    Engine::compile(model, &Options { threads, precision, attention, ..Options::default() }).unwrap()
+}
+
+/// A fixture with these economies of attention is refused in one line that says so.
+pub fn refuse(name: &str, attention: &str, part: &str) {
+    let model = Model::load(&fixture(name)).unwrap();
+    let options = Options { attention: Some(attention.parse().unwrap()), ..Options::default() };
+    let message = Engine::compile(&model, &options).err().expect("refused").to_string();
+    assert!(message.contains(part) && !message.contains('\n'), "{name}: {message}");
 }

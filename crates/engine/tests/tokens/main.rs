@@ -5,15 +5,10 @@
 mod common;
 mod reference;
 
-use common::{Golden, fixture, fixtures};
+use common::{Golden, engine, fixture, fixtures, refuse};
 use reference::Reference;
-use sparing_engine::{Engine, Options, RunOptions};
+use sparing_engine::RunOptions;
 use sparing_model::{AttentionPlan, Batch, Executor, Model, Precision, Sequence, Wanted};
-
-fn engine(model: &Model, attention: &str, threads: usize, precision: Precision) -> Engine {
-    let (attention, precision) = (Some(attention.parse().unwrap()), Some(precision));
-    Engine::compile(model, &Options { threads, precision, attention, ..Options::default() }).unwrap()
-}
 
 fn batch(sequences: &[Sequence], wanted: Wanted) -> Batch {
     Batch { sequences: sequences.to_vec(), wanted }
@@ -174,12 +169,6 @@ fn the_same_on_any_number_of_threads_and_in_any_company() {
 
 #[test]
 fn what_cannot_be_is_refused_before_any_work() {
-    let refuse = |name: &str, attention: &str, part: &str| {
-        let model = Model::load(&fixture(name)).unwrap();
-        let options = Options { attention: Some(attention.parse().unwrap()), ..Options::default() };
-        let message = Engine::compile(&model, &options).err().expect("refused").to_string();
-        assert!(message.contains(part) && !message.contains('\n'), "{name}: {message}");
-    };
     for form in ["exact,drop=0.5", "exact,keep=0.5", "exact,merge=0.5", "exact,skip=0.5"] {
         refuse("mobilebert-classify", form, "bottleneck");
         refuse("gpt2-causal", form, "left to right");

@@ -2,12 +2,12 @@
 
 use super::certified::Certified;
 use super::report::Summary;
-use super::{EvalArgs, Watch, dataset, interrupted, name, options, score, show};
+use super::{EvalArgs, Watch, dataset, name, options, score, show};
 use crate::args::positive;
 use crate::cascade::{Engines, fingerprint};
 use crate::console;
 use crate::failure::Failure;
-use crate::files;
+use crate::{files, interrupt};
 use clap::Args;
 use sparing_model::Model;
 use sparing_tasks::{Cascade, Certificate, Check, Dataset, Decision, Escalate, Options, Pair, Progress};
@@ -151,7 +151,7 @@ fn try_out(
     let mut step = |p: &Progress| watch.step(p, "trial, ");
     let tried = sparing_tasks::try_out(&pair, model.tokenizer()?, &model.architecture, trial, options, &mut step);
     watch.end();
-    let tried = tried.map_err(interrupted)?;
+    let tried = tried.map_err(interrupt::told)?;
     // A part of the inputs would do, but whoever stopped us does not want to wait for the rest either.
     if tried.complete { Ok(tried) } else { Err(Failure::Interrupted) }
 }
@@ -196,5 +196,5 @@ fn price(
     let found = sparing_tasks::check(&cascade, &alone, tokenizer, &model.architecture, dataset, options, &mut step);
     watch.end();
     let flops = [cheap.flops() + exact.flops(), cheap_alone.flops(), exact_alone.flops()];
-    Ok(Price { check: found.map_err(interrupted)?, flops })
+    Ok(Price { check: found.map_err(interrupt::told)?, flops })
 }

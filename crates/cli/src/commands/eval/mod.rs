@@ -141,7 +141,7 @@ fn score(
     let mut step = |p: &Progress| watch.step(p, &running.score());
     let report = sparing_tasks::evaluate(&running, encoder, &model.architecture, dataset, options, &mut step);
     watch.end();
-    let report = report.map_err(interrupted)?;
+    let report = report.map_err(interrupt::told)?;
     for note in &report.notes {
         console::note(note);
     }
@@ -201,12 +201,7 @@ fn agreement(
     let mut step = |p: &Progress| watch.step(p, "agreement, ");
     let found = sparing_tasks::agreement(&exact, engine, encoder, &model.architecture, dataset, options, &mut step);
     watch.end();
-    Ok((precision_name(exact.precision()), found.map_err(interrupted)?))
-}
-
-/// After Ctrl-C, whatever went wrong went wrong because of it.
-fn interrupted(error: sparing_model::Error) -> Failure {
-    if interrupt::asked() { Failure::Interrupted } else { error.into() }
+    Ok((precision_name(exact.precision()), found.map_err(interrupt::told)?))
 }
 
 /// A progress bar that also listens to Ctrl-C.

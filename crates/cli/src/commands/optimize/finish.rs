@@ -35,8 +35,9 @@ pub fn finish(
     model.save(&args.out)?;
     bar.inc(1);
 
-    let unseen = |model: &Model| answers(model, &data.unseen, &args.evaluation(), &args.engine(), &mut || false);
-    let before = unseen(work.shop.model)?;
+    let unseen =
+        |engine: &Engine, model: &Model| answers(engine, model, &data.unseen, &args.evaluation(), &mut || false);
+    let before = unseen(&work.baseline, work.shop.model)?;
     let mut baseline = candidate("the model as it came", &Recipe::default(), work, work.judge.own().score);
     score(&mut baseline, &before, &before, args)?;
     (baseline.time_ratio, baseline.bytes) = (1.0, work.shop.model.weights.size_in_bytes() as u64);
@@ -46,15 +47,17 @@ pub fn finish(
     let mut scored: Vec<(usize, Scores)> = Vec::new();
     for number in shown {
         bar.set_message("candidates");
+        let other;
         let model = if Some(number) == found.best {
-            work.shop.make(&recipe)?
+            &model
         } else {
-            work.shop.make(&found.tried[number].recipe)?
+            other = work.shop.make(&found.tried[number].recipe)?;
+            &other
         };
-        let engine = Engine::compile(&model, &args.engine())?;
+        let engine = Engine::compile(model, &args.engine())?;
         found.tried[number].time_ratio = Some(work.watch.race(&work.baseline, &engine, ROUNDS)?.ratio);
         found.tried[number].bytes = model.weights.size_in_bytes() as u64;
-        scored.push((number, unseen(&model)?));
+        scored.push((number, unseen(&engine, model)?));
         bar.inc(1);
     }
     let mut candidates: Vec<Candidate> = Vec::new();
@@ -194,10 +197,10 @@ fn gains(args: &OptimizeArgs, work: &Work<'_>, recipe: &Recipe, measured: &Measu
     let mut gains = Vec::new();
     let last = steps.len().saturating_sub(1);
     for (number, (technique, step)) in steps.into_iter().enumerate() {
-        let model = work.shop.make(&step)?;
         let (now, left) = if number == last {
             (1.0 / measured.time_ratio, measured.bytes as f64)
         } else {
+            let model = work.shop.make(&step)?;
             let engine = Engine::compile(&model, &args.engine())?;
             (1.0 / work.watch.race(&work.baseline, &engine, ROUNDS)?.ratio, model.weights.size_in_bytes() as f64)
         };

@@ -9,7 +9,7 @@ mod show;
 use crate::args::{ModelArgs, PrecisionArg, positive, threads};
 use crate::failure::Failure;
 use crate::load::BUILTIN;
-use crate::{console, interrupt, load};
+use crate::{console, files, interrupt, load};
 use clap::{Args, ValueEnum};
 use data::DataArgs;
 use sparing_engine::Options as EngineOptions;
@@ -17,7 +17,7 @@ use sparing_model::Model;
 use sparing_optimize::{Economy, Settings, Strategy};
 use sparing_report::Focus;
 use sparing_tasks::{Bootstrap, Options};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Makes a model faster, smaller or more accurate, within the loss of accuracy that you accept
 ///
@@ -229,12 +229,7 @@ fn free(args: &OptimizeArgs) -> Result<(), Failure> {
     if args.out.file_name().is_none() {
         return Err(Failure::Usage(format!("--out {}: give a directory's name", args.out.display())));
     }
-    let occupied = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-    if occupied(&args.out) && !args.overwrite {
-        let out = args.out.display();
-        return Err(Failure::new(format!("{out} is not empty; give another --out, or --overwrite to replace it")));
-    }
-    Ok(())
+    files::free(&args.out, args.overwrite)
 }
 
 /// `0.5%` or `0.005`.

@@ -3,7 +3,6 @@
 use super::OptimizeArgs;
 use super::data::Data;
 use crate::failure::Failure;
-use crate::machine;
 use serde::{Deserialize, Serialize};
 use sparing_engine::Engine;
 use sparing_model::Model;
@@ -28,10 +27,6 @@ pub struct Measured {
     pub bytes: u64,
     /// Bytes of packed weights and tables in memory.
     pub memory: u64,
-    /// The baseline's.
-    pub baseline_memory: u64,
-    /// Largest memory of the process, in KiB.
-    pub peak_kib: u64,
 }
 
 /// Measures what is in `--out` beside the model as it came, and prints it.
@@ -39,7 +34,7 @@ pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(),
     let saved = Model::load(&args.out)?;
     let first = Engine::compile(baseline, &args.engine())?;
     let second = Engine::compile(&saved, &args.engine())?;
-    let report = answers(&saved, &data.unseen, &args.evaluation(), &args.engine(), &mut || false)?;
+    let report = answers(&second, &saved, &data.unseen, &args.evaluation(), &mut || false)?;
     let watch = Stopwatch::new(super::searching::sequences(baseline, &data.unseen, args)?, args.batch, 64);
     let timed = watch.race(&first, &second, ROUNDS)?;
     let measured = Measured {
@@ -49,8 +44,6 @@ pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(),
         baseline_ms: timed.first_ms,
         bytes: saved.weights.size_in_bytes() as u64,
         memory: second.weight_bytes() as u64,
-        baseline_memory: first.weight_bytes() as u64,
-        peak_kib: machine::memory().1,
     };
     let mut out = crate::console::Out::new();
     out.json(&measured)?;

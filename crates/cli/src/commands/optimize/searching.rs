@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::{console, interrupt, progress};
 use indicatif::ProgressBar;
 use sparing_engine::Engine;
-use sparing_model::{Error, Model, Precision};
+use sparing_model::{Model, Precision};
 use sparing_optimize::{Costs, Event, Journal, Judge, Search, Settings, Stopwatch, Strategy, Tried, Workshop};
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
@@ -45,7 +45,7 @@ impl<'a> Work<'a> {
         spinner.set_message("the model as it came");
         let mut stop = interrupt::asked;
         let options = without_intervals(&args.evaluation());
-        let judge = Judge::new(model, &data.search, options, args.engine(), &mut stop).map_err(interrupted)?;
+        let judge = Judge::new(model, &data.search, options, args.engine(), &mut stop).map_err(interrupt::told)?;
         let baseline = Engine::compile(model, &args.engine())?;
         let watch = Stopwatch::new(sequences(model, &data.search, args)?, args.batch, REQUESTS);
         let mut shop = Workshop::new(model)?;
@@ -78,7 +78,6 @@ impl<'a> Work<'a> {
         let mut search = Search {
             shop: &self.shop,
             judge: &self.judge,
-            watch: &self.watch,
             costs: &self.costs,
             settings,
             journal,
@@ -121,7 +120,7 @@ fn prepare(
         !interrupt::asked()
     });
     bar.finish_and_clear();
-    let statistics = statistics.map_err(interrupted)?.ok_or(Failure::Interrupted)?;
+    let statistics = statistics.map_err(interrupt::told)?.ok_or(Failure::Interrupted)?;
     let bar = progress::bar(shop.anatomy.sites.len() as u64, "blocks prepared");
     let group = settings.group;
     let whole = shop.prepare(statistics, &|site: &Site| stops(site, group), &|done, _| {
@@ -151,11 +150,6 @@ pub fn sequences(
     };
     let encode = |e: &sparing_tasks::Example| Ok(tokenizer.encode(&e.text, e.pair.as_deref(), limit)?.sequence);
     dataset.examples.iter().map(encode).collect()
-}
-
-/// After Ctrl-C, whatever went wrong went wrong because of it.
-pub fn interrupted(error: Error) -> Failure {
-    if interrupt::asked() { Failure::Interrupted } else { error.into() }
 }
 
 /// Tells what a search does: a bar, and a line for every step that was kept.

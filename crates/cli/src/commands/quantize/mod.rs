@@ -6,14 +6,14 @@ mod report;
 use crate::args::{positive, threads};
 use crate::console::{self, Out};
 use crate::failure::Failure;
-use crate::{bits, interrupt, load, progress};
+use crate::{bits, files, interrupt, load, progress};
 use clap::{Args, ValueEnum};
 use report::{Scored, Summary};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{Bits, Model, Precision};
 use sparing_quantize::{Quantize, ScaleChoice, Statistics, calibrate};
 use sparing_tasks::{Bootstrap, Dataset, Options, Progress, agreement, evaluate};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Stores weights in fewer bits: a smaller model that runs on integers, and what that costs in accuracy
 ///
@@ -113,7 +113,7 @@ pub fn quantize(args: &QuantizeArgs) -> Result<(), Failure> {
     if args.rounding == RoundingArg::Compensated && !args.data.calibrates() {
         return Err(Failure::Usage("--rounding compensated: it goes by data; give --calibrate".to_string()));
     }
-    free(&args.out, args.overwrite)?;
+    files::free(&args.out, args.overwrite)?;
     // What can be wrong with the data is told before a large model is read.
     let data = args.data.read()?;
     let mut model = load::open(&args.model, None)?;
@@ -163,18 +163,6 @@ pub fn quantize(args: &QuantizeArgs) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Refuses to lose anything.
-fn free(out: &Path, overwrite: bool) -> Result<(), Failure> {
-    let occupied = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
-    match occupied && !overwrite {
-        true => Err(Failure::new(format!(
-            "{} is not empty; give another --out, or --overwrite to replace it",
-            out.display()
-        ))),
-        false => Ok(()),
-    }
-}
-
 fn engine(model: &Model, precision: Option<Precision>, threads: usize) -> Result<Engine, Failure> {
     Ok(Engine::compile(model, &EngineOptions { threads, precision, ..EngineOptions::default() })?)
 }
@@ -191,7 +179,7 @@ fn statistics(args: &QuantizeArgs, exact: &Engine, model: &Model, dataset: &Data
         watch.step(p)
     });
     watch.end();
-    found.map_err(interrupted)?.ok_or(Failure::Interrupted)
+    found.map_err(interrupt::told)?.ok_or(Failure::Interrupted)
 }
 
 /// The saved model beside the exact one.
@@ -202,7 +190,7 @@ fn score(args: &QuantizeArgs, exact: &Engine, saved: &Model, dataset: &Dataset) 
         let mut watch = Watch::new(what);
         let report = evaluate(engine, encoder, &saved.architecture, dataset, &options, &mut |p| watch.step(p));
         watch.end();
-        let report = report.map_err(interrupted)?;
+        let report = report.map_err(interrupt::told)?;
         if report.complete { Ok(report) } else { Err(Failure::Interrupted) }
     };
     let (first, second) = (run("inputs, exact model", exact)?, run("inputs, quantised model", &engine)?);
@@ -212,14 +200,9 @@ fn score(args: &QuantizeArgs, exact: &Engine, saved: &Model, dataset: &Dataset) 
     let mut watch = Watch::new("inputs, agreement");
     let found = agreement(exact, &engine, encoder, &saved.architecture, dataset, &options, &mut |p| watch.step(p));
     watch.end();
-    let found = found.map_err(interrupted)?;
+    let found = found.map_err(interrupt::told)?;
     interrupt::check()?;
     Scored::new(&first, &second, found)
-}
-
-/// After Ctrl-C, whatever went wrong went wrong because of it.
-fn interrupted(error: sparing_model::Error) -> Failure {
-    if interrupt::asked() { Failure::Interrupted } else { error.into() }
 }
 
 /// A progress bar that also listens to Ctrl-C.
