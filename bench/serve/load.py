@@ -64,6 +64,8 @@ async def closed(args, bodies, note):
             status = await connection.post(bodies[place % len(bodies)])
             note(status, time.perf_counter() - began, place % len(bodies))
             place += args.clients
+            if status == 429:
+                await asyncio.sleep(args.backoff)
         connection.close()
 
     await asyncio.gather(*(client(number) for number in range(args.clients)))
@@ -98,6 +100,7 @@ def main():
     parser.add_argument("--path", default="/predict")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rate", type=float, help="requests per second, whatever the server does")
+    parser.add_argument("--backoff", type=float, default=.05, help="seconds that a refused client waits before it asks again")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--texts", type=int, default=2000)
     args = parser.parse_args()

@@ -7,8 +7,9 @@
 use sparing_model::{Error, LoadOptions, Model};
 
 /// The files of the model directory.
-const FILES: [(&str, &[u8]); 5] = [
+const FILES: [(&str, &[u8]); 6] = [
     ("config.json", include_bytes!("../model/config.json")),
+    ("calibration.safetensors", include_bytes!("../model/calibration.safetensors")),
     ("model.safetensors", include_bytes!("../model/model.safetensors")),
     ("tokenizer.json", include_bytes!("../model/tokenizer.json")),
     ("tokenizer_config.json", include_bytes!("../model/tokenizer_config.json")),

@@ -1,6 +1,7 @@
 //! From the inputs of a request to numbers: tokens, the queue, the wait for the engine.
 
 use crate::error::{Kind, Refusal};
+use crate::json::Object;
 use crate::models::{Dial, Served, Variant};
 use crate::queue::{Done, Job, Want};
 use crate::state::App;
@@ -54,7 +55,7 @@ pub(crate) struct Common {
     /// Which model; ours, text-embeddings-inference has one only.
     pub(crate) model: Option<String>,
     /// The accuracy dial.
-    pub(crate) sparing: Option<Dial>,
+    pub(crate) sparing: Option<Object<Dial>>,
     /// The most faithful plan that is done by then.
     pub(crate) deadline_ms: Option<u64>,
 }
@@ -106,6 +107,7 @@ pub(crate) async fn run(app: &Arc<App>, ask: Ask<'_>) -> Result<Ran, Refusal> {
     ask.common.check()?;
     check_count(app, ask.inputs.len())?;
     let _room = app.admit(ask.inputs.len())?;
+    app.queue.check_room()?;
     let method = ask.method;
     let limit = app.settings.limits.timeout;
     let ran = tokio::time::timeout(limit, admitted(app, ask, began)).await;
@@ -143,8 +145,8 @@ async fn admitted(app: &Arc<App>, ask: Ask<'_>, began: Instant) -> Result<Ran, R
     sequences.iter().for_each(|sequence| app.metrics.input(sequence.ids.len()));
     let tokenization = began.elapsed() / count as u32;
     let deadline = ask.common.deadline_ms.map(|ms| Duration::from_millis(ms).saturating_sub(began.elapsed()));
-    let waiting = if deadline.is_some() { app.queue.size().1 } else { 0 };
-    let variant = ask.served.variant(ask.common.sparing.as_ref(), deadline, tokens, waiting).await?;
+    let within = deadline.map(|deadline| deadline.saturating_sub(app.queue.wait()));
+    let variant = ask.served.variant(ask.common.sparing.as_deref(), within, tokens).await?;
     let answers = enqueue(app, variant, sequences, ask.want)?;
     let mut values = Vec::with_capacity(count);
     let (mut width, mut queue, mut inference) = (0, Duration::ZERO, Duration::ZERO);

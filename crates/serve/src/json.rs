@@ -1,11 +1,14 @@
-//! Request bodies: JSON, not too large, not too slow.
+//! Request bodies: JSON objects, not too large, not too slow.
 
 use crate::error::{Kind, Refusal};
 use crate::state::App;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A body that was read as JSON.
@@ -18,10 +21,40 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
         check_type(request.headers())?;
         let (parts, body) = request.into_parts();
         let bytes = read(app, &parts.headers, body).await?;
-        serde_json::from_slice(&bytes).map(Json).map_err(|e| {
+        serde_json::from_slice(&bytes).map(|Object(value)| Json(value)).map_err(|e| {
             let kind = if e.is_data() { Kind::Validation } else { Kind::Malformed };
             Refusal::new(kind, format!("the body is not what this route takes: {e}"))
         })
+    }
+}
+
+/// A value that must be written as an object. By itself serde takes a list of fields in their order for a struct as well.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<T> Deref for Object<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData)).map(Object)
     }
 }
 
@@ -60,4 +93,20 @@ fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::new(Kind::MediaType, "send JSON, with the header content-type: application/json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::Dial;
+
+    #[test]
+    fn lists_are_not_objects() {
+        let read = |text: &str| serde_json::from_str::<Option<Object<Dial>>>(text).map_err(|e| e.to_string());
+        assert_eq!(read("null"), Ok(None));
+        assert_eq!(read("{}"), Ok(Some(Object(Dial::default()))));
+        assert_eq!(read("{\"precision\": \"int8\"}").unwrap().unwrap().precision.as_deref(), Some("int8"));
+        assert!(read("[null, null]").unwrap_err().contains("expected an object"));
+        assert!(read("{\"speed\": 1}").unwrap_err().contains("unknown field"));
+    }
 }

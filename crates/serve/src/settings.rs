@@ -45,6 +45,9 @@ pub struct Limits {
     pub concurrent: usize,
     /// Tokens that wait for the engine.
     pub queue_tokens: usize,
+    /// Until when an answer must be expected for its request to be accepted; `None`: little more than long requests take
+    /// alone, so that accepted requests stay quick however many come.
+    pub wait: Option<Duration>,
     /// Inputs of one request.
     pub client_batch: usize,
     /// Bytes of a request's body.
@@ -69,6 +72,7 @@ impl Default for Limits {
             batch_tokens: 2048,
             concurrent: 512,
             queue_tokens: 32_768,
+            wait: None,
             client_batch: 32,
             payload: 2_000_000,
             timeout: Duration::from_secs(30),

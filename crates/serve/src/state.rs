@@ -31,7 +31,7 @@ impl App {
         let first = settings.models.first().map(|source| source.name.clone()).unwrap_or_default();
         App {
             models: Models::new(first),
-            queue: Arc::new(Queue::new(settings.limits.queue_tokens)),
+            queue: Arc::new(Queue::new(settings.limits.queue_tokens, settings.limits.wait)),
             metrics: Arc::default(),
             log: Log::new(settings.log),
             inputs: Arc::new(Semaphore::new(settings.limits.concurrent)),

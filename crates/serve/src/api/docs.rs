@@ -9,7 +9,7 @@ use axum::routing::get;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Written by hand, beside the types that it describes: what is in it is what `tests/docs.rs` checks.
+/// Written by hand, beside the types that it describes: `tests/schema.rs` holds the server to it.
 const OPENAPI: &str = include_str!("openapi.json");
 
 pub(super) fn routes() -> Router<Arc<App>> {

@@ -2,7 +2,7 @@
 
 use super::tei::scores;
 use crate::error::{Kind, Refusal, json_body};
-use crate::json::Json;
+use crate::json::{Json, Object};
 use crate::models::{Choice, Dial, Served, Variant, precision_name};
 use crate::state::App;
 use axum::Router;
@@ -28,7 +28,7 @@ struct Request {
     pair: Option<String>,
     model: Option<String>,
     #[serde(default)]
-    sparing: Dial,
+    sparing: Object<Dial>,
 }
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 //! Hugging Face text-generation-inference.
 
 use crate::error::{Kind, Refusal, json_body};
-use crate::json::Json;
+use crate::json::{Json, Object};
 use crate::models::{Role, Served};
 use crate::state::App;
 use axum::Router;
@@ -35,7 +35,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
 struct Request {
     inputs: String,
     #[serde(default)]
-    parameters: Parameters,
+    parameters: Object<Parameters>,
     #[serde(default)]
     stream: bool,
     model: Option<String>,
@@ -167,10 +167,11 @@ impl Parameters {
     fn options(&self, served: &Served) -> Result<GenerateOptions, Refusal> {
         let wrong = |what: &str| Err(Refusal::validation(format!("`parameters.{what}")));
         let sampled = self.do_sample.unwrap_or(self.temperature.is_some());
-        let temperature = if sampled { self.temperature.unwrap_or(1.0) } else { 0.0 };
-        if !(0.0..=100.0).contains(&temperature) {
+        let given = self.temperature.unwrap_or(1.0);
+        if !(0.0..=100.0).contains(&given) {
             return wrong("temperature` is a number from 0 to 100");
         }
+        let temperature = if sampled { given } else { 0.0 };
         let top_p = self.top_p.unwrap_or(1.0);
         if !(top_p > 0.0 && top_p <= 1.0) {
             return wrong("top_p` is a number above 0 and up to 1");

@@ -3,7 +3,7 @@
 use super::tei::{Inputs, shaped};
 use crate::error::{Kind, Refusal, json_body, openai, restate};
 use crate::inference::{Ask, Common, run};
-use crate::json::Json;
+use crate::json::{Json, Object};
 use crate::models::{Dial, Role};
 use crate::queue::Want;
 use crate::state::App;
@@ -30,7 +30,7 @@ struct Request {
     #[serde(default)]
     encoding_format: Format,
     dimensions: Option<usize>,
-    sparing: Option<Dial>,
+    sparing: Option<Object<Dial>>,
     deadline_ms: Option<u64>,
 }
 

@@ -75,22 +75,19 @@ impl Served {
         Some(self.directory.as_ref()?.join("report.html")).filter(|path| path.is_file())
     }
 
-    /// The way to compute a request of this many tokens: what its dial says, or within its deadline, or as served.
-    /// `waiting` tokens come first.
+    /// The way to compute a request of this many tokens: what its dial says, or done `within` a time, or as served.
     pub(crate) async fn variant(
         self: &Arc<Self>,
         dial: Option<&Dial>,
-        deadline: Option<Duration>,
+        within: Option<Duration>,
         tokens: usize,
-        waiting: usize,
     ) -> Result<Arc<Variant>, Refusal> {
         if let Some(dial) = dial {
             return self.compiled(dial.choice(&self.base.choice)?).await;
         }
-        let Some(deadline) = deadline else { return Ok(self.base.clone()) };
+        let Some(within) = within else { return Ok(self.base.clone()) };
         let ladder = self.ladder.get_or_try_init(|| Ladder::measure(self)).await?;
-        let wait = self.base.expected(waiting).unwrap_or_default();
-        self.compiled(ladder.step(deadline.saturating_sub(wait), tokens)).await
+        self.compiled(ladder.step(within, tokens)).await
     }
 
     /// A way to compute the model, from the shelf or compiled now.

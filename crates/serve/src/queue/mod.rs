@@ -1,6 +1,7 @@
 //! What waits for the engine. One queue for all models: the machine has one set of cores.
 
 mod dispatcher;
+mod patience;
 
 use crate::error::Refusal;
 use crate::models::Variant;
@@ -9,6 +10,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+
+use patience::Patience;
 
 pub(crate) use dispatcher::start;
 
@@ -42,35 +45,48 @@ pub(crate) struct Done {
     pub(crate) computed: Duration,
 }
 
-/// A bounded queue, first come first served.
+/// A queue that is bounded in tokens and in time, first come first served.
 pub(crate) struct Queue {
     inner: Mutex<Inner>,
     more: Condvar,
-    limit: usize,
+    most_tokens: usize,
 }
 
-#[derive(Default)]
 struct Inner {
     jobs: VecDeque<Job>,
     tokens: usize,
+    /// When the engine will be free, as far as can be told.
+    busy_until: Instant,
+    patience: Patience,
     closed: bool,
 }
 
 impl Queue {
-    /// A queue for this many tokens.
-    pub(crate) fn new(limit: usize) -> Queue {
-        Queue { inner: Mutex::default(), more: Condvar::new(), limit }
+    /// A queue for this many tokens, whose answers are to be expected within `wait`; `None`: within little more than long
+    /// requests take alone.
+    pub(crate) fn new(most_tokens: usize, wait: Option<Duration>) -> Queue {
+        let inner = Inner {
+            jobs: VecDeque::new(),
+            tokens: 0,
+            busy_until: Instant::now(),
+            patience: Patience::new(wait),
+            closed: false,
+        };
+        Queue { inner: Mutex::new(inner), more: Condvar::new(), most_tokens }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds all jobs of a request, or none if they do not fit. An empty queue takes any request.
+    /// Adds all jobs of a request, or none if they do not fit or would be done too late. An empty queue takes any request.
     pub(crate) fn push(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
-        let tokens: usize = jobs.iter().map(|job| job.sequence.ids.len()).sum();
+        let tokens: usize = jobs.iter().map(Job::tokens).sum();
+        let alone: Duration = jobs.iter().map(Job::expected).sum();
         let mut inner = self.lock();
-        if inner.closed || (inner.tokens > 0 && inner.tokens + tokens > self.limit) {
+        inner.patience.note(alone);
+        let full = inner.tokens + tokens > self.most_tokens || inner.wait() + alone > inner.patience.limit();
+        if inner.closed || (full && !inner.jobs.is_empty()) {
             return Err(Refusal::overloaded());
         }
         inner.tokens += tokens;
@@ -78,6 +94,18 @@ impl Queue {
         drop(inner);
         self.more.notify_one();
         Ok(())
+    }
+
+    /// Refuses early what [`Queue::push`] would refuse however short it is.
+    pub(crate) fn check_room(&self) -> Result<(), Refusal> {
+        let inner = self.lock();
+        let full = inner.tokens >= self.most_tokens || inner.wait() > inner.patience.limit();
+        if full && !inner.jobs.is_empty() { Err(Refusal::overloaded()) } else { Ok(()) }
+    }
+
+    /// How long a request that comes now will wait, as far as can be told.
+    pub(crate) fn wait(&self) -> Duration {
+        self.lock().wait()
     }
 
     /// Jobs and tokens that wait.
@@ -110,12 +138,18 @@ impl Queue {
 }
 
 impl Inner {
+    /// What the batch that runs and all that waits will still take.
+    fn wait(&self) -> Duration {
+        let running = self.busy_until.saturating_duration_since(Instant::now());
+        running + self.jobs.iter().map(Job::expected).sum::<Duration>()
+    }
+
     fn batch(&mut self, most: usize) -> Vec<Job> {
         let mut batch: Vec<Job> = Vec::new();
         let mut others = VecDeque::new();
         let mut tokens = 0;
         while let Some(job) = self.jobs.pop_front() {
-            let length = job.sequence.ids.len();
+            let length = job.tokens();
             if job.answer.is_closed() {
                 self.tokens -= length;
             } else if batch.first().is_some_and(|first| !first.runs_with(&job)) {
@@ -131,11 +165,21 @@ impl Inner {
         }
         others.append(&mut self.jobs);
         self.jobs = others;
+        self.busy_until = Instant::now() + batch.iter().map(Job::expected).sum::<Duration>();
         batch
     }
 }
 
 impl Job {
+    fn tokens(&self) -> usize {
+        self.sequence.ids.len()
+    }
+
+    /// What it will take; nothing while its plan has never run.
+    fn expected(&self) -> Duration {
+        self.variant.expected(self.tokens()).unwrap_or_default()
+    }
+
     /// Whether two jobs can be one batch.
     fn runs_with(&self, other: &Job) -> bool {
         Arc::ptr_eq(&self.variant, &other.variant) && self.want == other.want

@@ -30,7 +30,7 @@ fn firsts(batch: &[Job]) -> Vec<u32> {
 
 #[test]
 fn batches_are_filled_in_order_and_plans_do_not_mix() {
-    let (queue, a, b) = (Queue::new(1000), variant(), variant());
+    let (queue, a, b) = (Queue::new(1000, Some(Duration::MAX / 4)), variant(), variant());
     let mut receivers = Vec::new();
     for (variant, length, first) in [(&a, 10, 1), (&b, 10, 2), (&a, 10, 3), (&a, 15, 4), (&a, 1, 5), (&b, 50, 6)] {
         let (job, receiver) = job(variant, length, first);
@@ -51,7 +51,7 @@ fn batches_are_filled_in_order_and_plans_do_not_mix() {
 
 #[test]
 fn what_does_not_fit_is_refused_whole() {
-    let (queue, variant) = (Queue::new(20), variant());
+    let (queue, variant) = (Queue::new(20, Some(Duration::MAX / 4)), variant());
     let (first, _kept) = job(&variant, 15, 1);
     queue.push(vec![first]).unwrap();
     let ((second, _a), (third, _b)) = (job(&variant, 3, 2), job(&variant, 3, 3));
@@ -64,8 +64,38 @@ fn what_does_not_fit_is_refused_whole() {
 }
 
 #[test]
+fn what_would_be_done_too_late_is_refused_at_once() {
+    let (queue, variant) = (Queue::new(100_000, Some(Duration::from_secs(50))), variant());
+    // A second per token: whatever passes while the test runs is nothing.
+    variant.note(1, Duration::from_secs(1));
+    let mut receivers = Vec::new();
+    let mut push = |length: usize| {
+        let (job, receiver) = job(&variant, length, 1);
+        receivers.push(receiver);
+        queue.push(vec![job]).map_err(|refusal| refusal.kind)
+    };
+    // Alone even what takes too long is taken, and then nothing.
+    assert_eq!(push(60), Ok(()));
+    assert_eq!(push(1), Err(crate::error::Kind::Overloaded));
+    assert!(queue.check_room().is_err());
+    assert_eq!(queue.take(1000).unwrap().len(), 1);
+    // The batch that runs counts as well.
+    assert!(queue.wait() > Duration::from_secs(55));
+    assert_eq!(push(1), Ok(()));
+    assert_eq!(push(1), Err(crate::error::Kind::Overloaded));
+    assert_eq!(queue.take(1000).unwrap().len(), 1);
+    for length in [20, 25] {
+        assert_eq!(push(length), Ok(()));
+    }
+    assert_eq!(push(10), Err(crate::error::Kind::Overloaded));
+    assert_eq!(push(2), Ok(()));
+    assert_eq!(queue.size(), (3, 47));
+    assert!(queue.check_room().is_ok());
+}
+
+#[test]
 fn nobody_computes_for_a_client_who_left() {
-    let (queue, variant) = (Queue::new(100), variant());
+    let (queue, variant) = (Queue::new(100, Some(Duration::MAX / 4)), variant());
     let ((gone, receiver), (here, _kept)) = (job(&variant, 5, 1), job(&variant, 5, 2));
     queue.push(vec![gone, here]).unwrap();
     drop(receiver);
@@ -75,7 +105,7 @@ fn nobody_computes_for_a_client_who_left() {
 
 #[test]
 fn the_dispatcher_answers_every_job_with_its_own_numbers() {
-    let (queue, variant) = (Arc::new(Queue::new(10_000)), variant());
+    let (queue, variant) = (Arc::new(Queue::new(10_000, Some(Duration::MAX / 4))), variant());
     let (jobs, receivers): (Vec<_>, Vec<_>) = (0..20).map(|i| job(&variant, 3 + i % 5, 2000 + i as u32)).unzip();
     let sequences: Vec<Sequence> = jobs.iter().map(|job| job.sequence.clone()).collect();
     queue.push(jobs).unwrap();
@@ -92,7 +122,7 @@ fn the_dispatcher_answers_every_job_with_its_own_numbers() {
 
 #[test]
 fn a_batch_that_cannot_run_is_a_backend_error_and_the_next_one_runs() {
-    let (queue, variant) = (Arc::new(Queue::new(100_000)), variant());
+    let (queue, variant) = (Arc::new(Queue::new(100_000, Some(Duration::MAX / 4))), variant());
     let thread = start(queue.clone(), 32, Arc::default()).unwrap();
     let ((bad, failed), (good, fine)) = (job(&variant, 3, 4_000_000), job(&variant, 3, 7));
     queue.push(vec![bad]).unwrap();

@@ -88,6 +88,11 @@ struct LimitArgs {
     #[arg(long, value_name = "N", default_value_t = Limits::default().queue_tokens, value_parser = positive)]
     max_queue_tokens: usize,
 
+    /// Milliseconds until when an answer must be expected; requests that would be done later are answered 429 at once
+    /// [default: a quarter more than long requests take alone, at least 20]
+    #[arg(long, value_name = "MS", value_parser = positive)]
+    max_wait: Option<usize>,
+
     /// Inputs of one request
     #[arg(long, value_name = "N", default_value_t = Limits::default().client_batch, value_parser = positive)]
     max_client_batch_size: usize,
@@ -152,6 +157,7 @@ impl ServeArgs {
                 batch_tokens: limits.max_batch_tokens,
                 concurrent: limits.max_concurrent_requests,
                 queue_tokens: limits.max_queue_tokens,
+                wait: limits.max_wait.map(|ms| Duration::from_millis(ms as u64)),
                 client_batch: limits.max_client_batch_size,
                 payload: limits.payload_limit,
                 timeout: Duration::from_secs(limits.timeout as u64),

@@ -3,7 +3,7 @@
 use super::{OUTPUT, rows_per_token};
 use crate::error::{Refusal, json_body};
 use crate::inference::{Ask, Common, Input, run};
-use crate::json::Json;
+use crate::json::{Json, Object};
 use crate::queue::Want;
 use crate::state::App;
 use axum::extract::{Path, State};
@@ -15,9 +15,9 @@ use std::sync::Arc;
 #[derive(Deserialize)]
 pub(super) struct Request {
     id: Option<String>,
-    inputs: Vec<Tensor>,
+    inputs: Vec<Object<Tensor>>,
     #[serde(default)]
-    parameters: Option<Common>,
+    parameters: Option<Object<Common>>,
 }
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ pub(super) async fn infer(
 }
 
 /// The texts or ids of a request.
-fn inputs(tensors: &[Tensor]) -> Result<Vec<Input>, Refusal> {
+fn inputs(tensors: &[Object<Tensor>]) -> Result<Vec<Input>, Refusal> {
     let find = |wanted: &str| tensors.iter().find(|tensor| tensor.name == wanted);
     let unknown = tensors
         .iter()
@@ -73,7 +73,7 @@ fn inputs(tensors: &[Tensor]) -> Result<Vec<Input>, Refusal> {
             }
             Ok(firsts.into_iter().zip(seconds).map(|(first, second)| Input::Pair(first, second)).collect())
         }
-        (None, Some(ids)) => rows(ids, find("attention_mask")),
+        (None, Some(ids)) => rows(ids, find("attention_mask").map(|mask| &**mask)),
         _ => Err(Refusal::validation("give either an input called text or one called input_ids")),
     }
 }

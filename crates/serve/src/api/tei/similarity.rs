@@ -3,7 +3,7 @@
 use super::timed;
 use crate::error::{Kind, Refusal};
 use crate::inference::{Ask, Common, Input, run};
-use crate::json::Json;
+use crate::json::{Json, Object};
 use crate::models::Role;
 use crate::queue::Want;
 use crate::state::App;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 #[derive(Deserialize)]
 pub(super) struct Request {
-    inputs: Sentences,
+    inputs: Object<Sentences>,
     #[serde(default)]
-    parameters: Option<Common>,
+    parameters: Option<Object<Common>>,
 }
 
 #[derive(Deserialize)]
@@ -26,13 +26,14 @@ struct Sentences {
 }
 
 pub(super) async fn similarity(State(app): State<Arc<App>>, Json(request): Json<Request>) -> Result<Response, Refusal> {
-    if request.inputs.sentences.is_empty() {
+    let Object(Sentences { source_sentence, sentences }) = request.inputs;
+    if sentences.is_empty() {
         return Err(Refusal::new(Kind::Empty, "`inputs.sentences` cannot be empty"));
     }
     let common = request.parameters.unwrap_or_default();
     let served = app.models.get(common.model.as_deref())?;
     served.role.require(&[Role::Embedder])?;
-    let texts = std::iter::once(request.inputs.source_sentence).chain(request.inputs.sentences);
+    let texts = std::iter::once(source_sentence).chain(sentences);
     let inputs = texts.map(Input::Text).collect();
     let ask = Ask { served: &served, inputs, common: &common, want: Want::Head, method: "batch" };
     let ran = run(&app, ask).await?;
