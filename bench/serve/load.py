@@ -94,16 +94,8 @@ def quantile(values, share):
     return sorted(values)[min(int(share * len(values)), len(values) - 1)] if values else None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", default="http://127.0.0.1:3000")
-    parser.add_argument("--path", default="/predict")
-    parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--rate", type=float, help="requests per second, whatever the server does")
-    parser.add_argument("--backoff", type=float, default=.05, help="seconds that a refused client waits before it asks again")
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--texts", type=int, default=2000)
-    args = parser.parse_args()
+def measure(args):
+    """Requests and tokens per second, latencies in milliseconds, statuses."""
     url = urllib.parse.urlparse(args.url)
     args.host, args.port = url.hostname, url.port
     all_texts = texts(args.texts)
@@ -121,12 +113,29 @@ def main():
     asyncio.run(opened(args, bodies, note) if args.rate else closed(args, bodies, note))
     took = time.perf_counter() - began
     ms = lambda values, share: round(1e3 * quantile(values, share), 2) if values else None
-    print(json.dumps({
+    return {
         "seconds": round(took, 2), "statuses": statuses,
         "requests_per_second": round(len(latencies) / took, 1), "tokens_per_second": round(done[0] / took),
         "p50_ms": ms(latencies, .5), "p90_ms": ms(latencies, .9), "p99_ms": ms(latencies, .99),
         "refused_p99_ms": ms(refused, .99),
-    }))
+    }
+
+
+def arguments(about):
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="http://127.0.0.1:3000")
+    parser.add_argument("--path", default="/predict")
+    parser.add_argument("--backoff", type=float, default=.05, help="seconds that a refused client waits before it asks again")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--texts", type=int, default=2000)
+    return parser
+
+
+def main():
+    parser = arguments(__doc__)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--rate", type=float, help="requests per second, whatever the server does")
+    print(json.dumps(measure(parser.parse_args())))
 
 
 if __name__ == "__main__":

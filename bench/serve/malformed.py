@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Requests that make no sense, at a running server: random bytes, cut and twisted JSON, wrong types, huge numbers, deep
-nesting, invalid UTF-8, bodies that stop half-way.
+nesting, invalid UTF-8, bodies that stop half-way or never go on.
 
     malformed.py --url http://127.0.0.1:3000 --requests 100000 --pid PID
 
@@ -94,7 +94,22 @@ def main():
             rest += more
         return int(head.split(b" ")[1]), b"connection: close" in lower
 
-    counts, stream, begin = collections.Counter(), None, None
+    def stalled():
+        """A request whose body never goes on."""
+        stream = socket.create_connection(address, timeout=60)
+        stream.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"inp")
+        return stream
+
+    def given_up(streams):
+        """What the server says to those in the end: that it has waited for too long."""
+        for stream in streams:
+            with stream:
+                status, _ = answer(stream)
+            counts[status] += 1
+            if status != 408:
+                sys.exit(f"a body that never goes on was answered {status}")
+
+    counts, stream, begin, waiting = collections.Counter(), None, None, []
     for number in range(args.requests):
         data, last = request(draw)
         try:
@@ -111,8 +126,14 @@ def main():
         counts[status] += 1
         if status not in ALLOWED:
             sys.exit(f"request {number} of seed {args.seed} was answered {status}: {data[:300]!r}")
+        if number % 250 == 0:
+            waiting.append(stalled())
+        if len(waiting) == 100:
+            given_up(waiting)
+            waiting = []
         if number == min(2000, args.requests // 2):
             begin = memory()
+    given_up(waiting)
     good = b'{"inputs": "a joy from start to end"}'
     with socket.create_connection(address, timeout=60) as stream:
         stream.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(good), good))

@@ -2,23 +2,9 @@
 
 mod common;
 
-use common::{file, fixture, piped, sparing};
+use common::{fixture, labelled, sparing};
 use std::path::Path;
 use std::process::Command;
-
-/// Labelled as the tiny model itself would, mostly: there is something to lose.
-fn table(model: &str, rows: usize) -> (tempfile::TempDir, String) {
-    let words = ["a film", "the plot is thin", "good", "not good at all", "actors", "the film is good", "thin plot"];
-    let texts: Vec<String> =
-        (0..rows).map(|i| format!("{} {} {}", words[i % 7], words[(i / 7) % 7], words[(i * 3 + i / 49) % 7])).collect();
-    let answers = piped(&["run", model, "--json"], texts.join("\n").as_bytes()).json_lines();
-    let mut csv = "review,stars\n".to_string();
-    for (i, (text, answer)) in texts.iter().zip(&answers).enumerate() {
-        let label = answer["label"].as_str().unwrap();
-        csv += &format!("{text},{}\n", if i % 11 == 0 { "LABEL_1" } else { label });
-    }
-    file("mine.csv", csv)
-}
 
 fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
@@ -27,7 +13,7 @@ fn json(path: &Path) -> serde_json::Value {
 #[test]
 fn what_is_saved_is_smaller_and_what_its_report_says() {
     let model = fixture("bert-classify-text");
-    let (_table, data) = table(&model, 120);
+    let (_table, data) = labelled(&model, 120);
     for (focus, more) in [("speed", "heads,width,precision"), ("size", "heads,width,bits"), ("accuracy", "heads,width")]
     {
         let folder = tempfile::tempdir().unwrap();
@@ -62,7 +48,7 @@ fn what_is_saved_is_smaller_and_what_its_report_says() {
 #[test]
 fn every_strategy_ends_with_a_model() {
     let model = fixture("bert-classify-text");
-    let (_table, data) = table(&model, 120);
+    let (_table, data) = labelled(&model, 120);
     let folder = tempfile::tempdir().unwrap();
     for strategy in ["paper", "top-layers", "taylor", "random", "flat", "adaptive"] {
         let out = folder.path().join(strategy);
@@ -80,7 +66,7 @@ fn every_strategy_ends_with_a_model() {
 #[test]
 fn the_same_seed_gives_the_same_plan() {
     let model = fixture("bert-classify-text");
-    let (_table, data) = table(&model, 120);
+    let (_table, data) = labelled(&model, 120);
     let folder = tempfile::tempdir().unwrap();
     let plan = |name: &str| {
         let out = folder.path().join(name);
@@ -95,7 +81,7 @@ fn the_same_seed_gives_the_same_plan() {
 #[test]
 fn a_search_that_was_killed_goes_on() {
     let model = fixture("bert-classify-text");
-    let (_table, data) = table(&model, 3000);
+    let (_table, data) = labelled(&model, 3000);
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("m");
     let journal = folder.path().join(".m.search.jsonl");

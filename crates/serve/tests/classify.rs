@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Running, builtin, settings, start};
+use common::{Running, builtin, fixture, settings, start};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
@@ -111,6 +111,7 @@ fn the_dial_changes_the_plan_and_nothing_else() {
         json!({"precision": "int8"}),
         json!({"precision": "bf16"}),
         json!({"attention": "mca:0.4"}),
+        json!({"attention": "graded:0.4"}),
         json!({"precision": "int8", "attention": "exact,drop=0.4"}),
     ] {
         let other = post(json!({"inputs": "a gripping, funny film", "sparing": dial})).json(200);
@@ -126,7 +127,6 @@ fn the_dial_changes_the_plan_and_nothing_else() {
     for (dial, part) in [
         (json!({"precision": "int3"}), "f32, bf16, int8 or auto"),
         (json!({"attention": "best:1"}), "no sampler is called"),
-        (json!({"attention": "graded:0.4"}), "calibrat"),
         (json!({"precision": 8}), "invalid type"),
         (json!({"speed": "full"}), "unknown field"),
         (json!({"attention": "exact,drop77=1"}), "no layer 77"),
@@ -135,6 +135,10 @@ fn the_dial_changes_the_plan_and_nothing_else() {
         assert!(message.contains(part), "{message}");
     }
     post(json!({"inputs": "a", "deadline_ms": 5, "sparing": {}})).refusal(422, "Validation");
+    let uncalibrated = start(settings(vec![fixture("bert-classify-text")]));
+    let graded = json!({"inputs": "a", "sparing": {"attention": "graded:0.4"}});
+    let message = uncalibrated.post("/predict", &graded).refusal(422, "Validation");
+    assert!(message.contains("calibrat"), "{message}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{builtin, directory, fixture_path, settings, start, start_cold};
+use common::{builtin, directory, fixture_path, patient, settings, start, start_cold};
 use serde_json::json;
 use sparing_serve::{Limits, Settings};
 use std::io::{Read, Write};
@@ -68,7 +68,7 @@ fn a_model_that_does_not_load_ends_the_server_with_its_reason() {
 fn settings_that_cannot_work_are_refused() {
     let twice = settings(vec![builtin(), builtin()]);
     assert!(twice.check().unwrap_err().to_string().contains("two models have this name"));
-    let limits = Limits { concurrent: 4, ..Limits::default() };
+    let limits = Limits { concurrent: 4, ..patient() };
     let few = Settings { limits, ..settings(vec![builtin()]) };
     assert!(few.check().unwrap_err().to_string().contains("--max-concurrent-requests 4"));
     let key = Settings { api_key: Some("a b".to_string()), ..settings(vec![builtin()]) };
@@ -77,7 +77,7 @@ fn settings_that_cannot_work_are_refused() {
 
 #[test]
 fn what_is_too_much_is_refused_at_once() {
-    let limits = Limits { concurrent: 8, client_batch: 8, ..Limits::default() };
+    let limits = Limits { concurrent: 8, client_batch: 8, ..patient() };
     let server = start(Settings { limits, ..settings(vec![builtin()]) });
     // Texts that differ, or they would be computed once.
     let long = |i: usize| vec![format!("{i} {}", "a film of many words ".repeat(100))];
@@ -105,8 +105,33 @@ fn what_is_too_much_is_refused_at_once() {
 }
 
 #[test]
+fn under_twice_the_load_what_is_accepted_is_soon_done_and_the_rest_is_refused() {
+    let server = start(Settings { limits: Limits::default(), ..settings(vec![builtin()]) });
+    let text = |i: usize| json!({"inputs": format!("{i} {}", "a film of many words ".repeat(40))});
+    // Speeds are learnt from what was computed.
+    (0..3).for_each(|i| drop(server.post("/predict", &text(i)).json(200)));
+    let statuses = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for client in 0..12 {
+            let (server, statuses) = (&server, &statuses);
+            scope.spawn(move || {
+                for i in 0..10 {
+                    let reply = server.post("/predict", &text(100 * client + i));
+                    let waited = reply.header("x-queue-time").map(|ms| ms.parse::<u64>().unwrap());
+                    statuses.lock().unwrap().push((reply.status, waited));
+                }
+            });
+        }
+    });
+    let statuses = statuses.into_inner().unwrap();
+    let count = |wanted: u16| statuses.iter().filter(|(status, _)| *status == wanted).count();
+    assert!(count(200) > 0 && count(429) > 0 && count(200) + count(429) == 120, "{statuses:?}");
+    server.post("/predict", &text(5000)).json(200);
+}
+
+#[test]
 fn slow_clients_are_not_waited_for() {
-    let limits = Limits { patience: Duration::from_millis(200), idle: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { patience: Duration::from_millis(200), idle: Duration::from_millis(200), ..patient() };
     let server = start(Settings { limits, ..settings(vec![builtin()]) });
     let head =
         "POST /predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"inp";
@@ -118,7 +143,7 @@ fn slow_clients_are_not_waited_for() {
 
 #[test]
 fn requests_that_take_too_long_are_given_up() {
-    let limits = Limits { timeout: Duration::from_millis(1), ..Limits::default() };
+    let limits = Limits { timeout: Duration::from_millis(1), ..patient() };
     let server = start(Settings { limits, ..settings(vec![builtin()]) });
     let long = "a film of many words ".repeat(100);
     server.post("/predict", &json!({"inputs": vec![vec![long]; 8]})).refusal(504, "Timeout");

@@ -62,7 +62,7 @@ struct Inner {
 }
 
 impl Queue {
-    /// A queue for this many tokens, whose answers are to be expected within `wait`; `None`: within little more than long
+    /// A queue for this many tokens, whose answers are to be expected within `wait`; `None`: within what long
     /// requests take alone.
     pub(crate) fn new(most_tokens: usize, wait: Option<Duration>) -> Queue {
         let inner = Inner {

@@ -27,11 +27,10 @@ impl Patience {
         self.usual = if self.usual == 0.0 { alone } else { self.usual * factor };
     }
 
-    /// Until when an answer must be expected for its request to be accepted: as said, else a quarter more than a long
-    /// request takes alone. Behind the batch that runs, which was accepted under the same rule, it is then done in two and
-    /// a half times that.
+    /// Until when an answer must be expected for its request to be accepted: as said, else what a long request takes alone.
+    /// Whoever comes later may still join its batch, under the same rule: it is done in twice that time.
     pub(super) fn limit(&self) -> Duration {
-        self.said.unwrap_or_else(|| SHORT.max(Duration::from_secs_f64(1.25 * self.usual)))
+        self.said.unwrap_or_else(|| SHORT.max(Duration::from_secs_f64(self.usual)))
     }
 }
 
@@ -53,10 +52,10 @@ mod tests {
         let mut patience = Patience::new(None);
         assert_eq!(patience.limit(), SHORT);
         milliseconds(1000).take(5000).for_each(|alone| patience.note(alone));
-        let long = patience.limit().as_secs_f64() / 1.25;
+        let long = patience.limit().as_secs_f64();
         assert!((0.9..1.1).contains(&long), "{long}");
         milliseconds(100).take(5000).for_each(|alone| patience.note(alone));
-        let short = patience.limit().as_secs_f64() / 1.25;
+        let short = patience.limit().as_secs_f64();
         assert!((0.09..0.11).contains(&short), "{short}");
         assert_eq!(Patience::new(Some(Duration::ZERO)).limit(), Duration::ZERO);
     }

@@ -8,10 +8,22 @@ use sparing_serve::{Limits, LogStyle, Server, Settings, Source};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// A Python that has this module: `SPARING_PYTHON`, else `python3`. `None`, and a word about it, if there is none.
+pub fn python(module: &str) -> Option<String> {
+    let python = std::env::var("SPARING_PYTHON").unwrap_or("python3".to_string());
+    let found = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    eprintln!("skipped: {python} is not there or has no {module}");
+    None
+}
 
 /// A server that runs until it is dropped.
 pub struct Running {
@@ -34,11 +46,16 @@ pub fn settings(models: Vec<Source>) -> Settings {
         address: ([127, 0, 0, 1], 0).into(),
         models,
         threads: 1,
-        limits: Limits::default(),
+        limits: patient(),
         auto_truncate: true,
         api_key: None,
         log: LogStyle::Off,
     }
+}
+
+/// Limits for tests that ask much at once on a busy machine: nothing is refused because it would have to wait.
+pub fn patient() -> Limits {
+    Limits { wait: Some(Duration::from_secs(60)), ..Limits::default() }
 }
 
 /// The built-in classifier.

@@ -89,7 +89,7 @@ struct LimitArgs {
     max_queue_tokens: usize,
 
     /// Milliseconds until when an answer must be expected; requests that would be done later are answered 429 at once
-    /// [default: a quarter more than long requests take alone, at least 20]
+    /// [default: what long requests take alone, at least 20]
     #[arg(long, value_name = "MS", value_parser = positive)]
     max_wait: Option<usize>,
 

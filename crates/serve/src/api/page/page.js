@@ -82,11 +82,12 @@ function show(found) {
     return box;
   };
   const agreement = found.same === null ? "–" : found.same ? "same answer" : "another answer";
+  const left = found.layers.at(-1)?.filter((share) => share > 0).length ?? found.tokens.length;
   at("figures").replaceChildren(
-    figure("Agreement with the exact model", agreement, `output changed by ${percent(found.change)}`, found.same === false ? "bad" : "good"),
+    figure("Against the exact model", agreement, `output changed by ${percent(found.change)}`, found.same === false ? "bad" : "good"),
     figure("FLOPs", count(found.flops), `${percent(found.flops / found.flops_exact)} of ${count(found.flops_exact)}`),
     figure("Time", found.milliseconds.toFixed(2) + " ms", `exact model ${found.milliseconds_exact.toFixed(2)} ms`),
-    figure("Tokens", String(found.tokens.length)),
+    figure("Tokens", String(found.tokens.length), left < found.tokens.length ? `${left} reach the last layer` : "all reach the last layer"),
   );
   table(found);
 }
@@ -120,10 +121,7 @@ function table(found) {
   const thead = make("thead"), tbody = make("tbody");
   thead.append(head);
   tbody.append(...rows);
-  const caption = make("caption", "Percent spent on each token, a row per layer");
-  caption.style.captionSide = "bottom";
-  caption.className = "faint";
-  at("spent").replaceChildren(caption, thead, tbody);
+  at("spent").replaceChildren(make("caption", "Percent spent on each token, a row per layer"), thead, tbody);
 }
 
 async function about() {

@@ -21,6 +21,13 @@ pub(super) struct Request {
     dimensions: Option<usize>,
 }
 
+#[derive(Deserialize)]
+pub(super) struct RequestForAll {
+    inputs: Inputs,
+    #[serde(flatten)]
+    common: Common,
+}
+
 pub(super) async fn embed(State(app): State<Arc<App>>, Json(request): Json<Request>) -> Result<Response, Refusal> {
     let served = app.models.get(request.common.model.as_deref())?;
     served.role.require(&[Role::Embedder])?;
@@ -33,7 +40,10 @@ pub(super) async fn embed(State(app): State<Arc<App>>, Json(request): Json<Reque
     Ok(timed(&vectors, &ran.timing))
 }
 
-pub(super) async fn embed_all(State(app): State<Arc<App>>, Json(request): Json<Request>) -> Result<Response, Refusal> {
+pub(super) async fn embed_all(
+    State(app): State<Arc<App>>,
+    Json(request): Json<RequestForAll>,
+) -> Result<Response, Refusal> {
     let served = app.models.get(request.common.model.as_deref())?;
     served.role.require(&[Role::Embedder])?;
     let (method, inputs) = (request.inputs.method(), request.inputs.into_inputs());
