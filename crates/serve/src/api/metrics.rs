@@ -15,12 +15,12 @@ pub(super) fn routes() -> Router<Arc<App>> {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let (jobs, tokens) = app.queue.size();
-    let gauge =
-        |name, help, value: usize| Reading { name, kind: "gauge", help, values: vec![(String::new(), value as f64)] };
+    let ((jobs, tokens), wait) = (app.queue.size(), app.queue.wait());
+    let gauge = |name, help, value: f64| Reading { name, kind: "gauge", help, values: vec![(String::new(), value)] };
     let mut readings = vec![
-        gauge("te_queue_size", "Inputs that wait for the engine.", jobs),
-        gauge("sparing_queue_tokens", "Tokens that wait for the engine.", tokens),
+        gauge("te_queue_size", "Inputs that wait for the engine.", jobs as f64),
+        gauge("sparing_queue_tokens", "Tokens that wait for the engine.", tokens as f64),
+        gauge("sparing_queue_seconds", "How long a request that comes now is expected to wait.", wait.as_secs_f64()),
     ];
     let models = app.models.all();
     let counter = |name, help, of: fn(&Served) -> Vec<(String, f64)>| Reading {
