@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fixture, labelled, sparing};
+use common::{file, fixture, labelled, sparing};
 use std::path::Path;
 use std::process::Command;
 

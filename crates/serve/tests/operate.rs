@@ -105,7 +105,7 @@ fn what_is_too_much_is_refused_at_once() {
 }
 
 #[test]
-fn under_twice_the_load_what_is_accepted_is_soon_done_and_the_rest_is_refused() {
+fn what_would_have_to_wait_is_refused_and_the_rest_is_answered() {
     let server = start(Settings { limits: Limits::default(), ..settings(vec![builtin()]) });
     let text = |i: usize| json!({"inputs": format!("{i} {}", "a film of many words ".repeat(40))});
     // Speeds are learnt from what was computed.
@@ -117,14 +117,13 @@ fn under_twice_the_load_what_is_accepted_is_soon_done_and_the_rest_is_refused() 
             scope.spawn(move || {
                 for i in 0..10 {
                     let reply = server.post("/predict", &text(100 * client + i));
-                    let waited = reply.header("x-queue-time").map(|ms| ms.parse::<u64>().unwrap());
-                    statuses.lock().unwrap().push((reply.status, waited));
+                    statuses.lock().unwrap().push(reply.status);
                 }
             });
         }
     });
     let statuses = statuses.into_inner().unwrap();
-    let count = |wanted: u16| statuses.iter().filter(|(status, _)| *status == wanted).count();
+    let count = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
     assert!(count(200) > 0 && count(429) > 0 && count(200) + count(429) == 120, "{statuses:?}");
     server.post("/predict", &text(5000)).json(200);
 }
