@@ -45,8 +45,8 @@ pub struct Limits {
     pub concurrent: usize,
     /// Tokens that wait for the engine.
     pub queue_tokens: usize,
-    /// Until when an answer must be expected for its request to be accepted; `None`: what long requests take alone,
-    /// so that accepted requests stay quick however many come.
+    /// The longest that a request may have to wait for the engine; `None`: half of what long requests take alone, so that
+    /// accepted requests stay quick however many come.
     pub wait: Option<Duration>,
     /// Inputs of one request.
     pub client_batch: usize,

@@ -62,8 +62,8 @@ struct Inner {
 }
 
 impl Queue {
-    /// A queue for this many tokens, whose answers are to be expected within `wait`; `None`: within what long
-    /// requests take alone.
+    /// A queue for this many tokens, in which nobody waits for more than `wait`; `None`: than half of what long requests take
+    /// alone.
     pub(crate) fn new(most_tokens: usize, wait: Option<Duration>) -> Queue {
         let inner = Inner {
             jobs: VecDeque::new(),
@@ -79,13 +79,13 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds all jobs of a request, or none if they do not fit or would be done too late. An empty queue takes any request.
+    /// Adds all jobs of a request, or none if they do not fit or would wait for too long. An empty queue takes any request.
     pub(crate) fn push(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
         let tokens: usize = jobs.iter().map(Job::tokens).sum();
         let alone: Duration = jobs.iter().map(Job::expected).sum();
         let mut inner = self.lock();
         inner.patience.note(alone);
-        let full = inner.tokens + tokens > self.most_tokens || inner.wait() + alone > inner.patience.limit();
+        let full = inner.tokens + tokens > self.most_tokens || inner.wait() > inner.patience.limit();
         if inner.closed || (full && !inner.jobs.is_empty()) {
             return Err(Refusal::overloaded());
         }

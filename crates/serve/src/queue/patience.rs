@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 /// Waits shorter than this are never too long.
-const SHORT: Duration = Duration::from_millis(20);
+const SHORT: Duration = Duration::from_millis(10);
 /// How far the 99th percentile moves with every request: up by nearly this share of itself, down by a hundredth of it.
 const STEP: f64 = 0.1;
 
-/// How long what was accepted may take, the time in the queue included.
+/// How long a request may have to wait.
 pub(super) struct Patience {
     /// What the operator said.
     said: Option<Duration>,
@@ -27,10 +27,11 @@ impl Patience {
         self.usual = if self.usual == 0.0 { alone } else { self.usual * factor };
     }
 
-    /// Until when an answer must be expected for its request to be accepted: as said, else what a long request takes alone.
-    /// Whoever comes later may still join its batch, under the same rule: it is done in twice that time.
+    /// The longest wait with which a request is accepted: as said, else half of what a long request takes alone. Whoever
+    /// comes later may join its batch under the same rule, which is then no longer than that wait and a long request: it is
+    /// done in twice what a long request takes alone.
     pub(super) fn limit(&self) -> Duration {
-        self.said.unwrap_or_else(|| SHORT.max(Duration::from_secs_f64(self.usual)))
+        self.said.unwrap_or_else(|| SHORT.max(Duration::from_secs_f64(self.usual / 2.0)))
     }
 }
 
@@ -52,10 +53,10 @@ mod tests {
         let mut patience = Patience::new(None);
         assert_eq!(patience.limit(), SHORT);
         milliseconds(1000).take(5000).for_each(|alone| patience.note(alone));
-        let long = patience.limit().as_secs_f64();
+        let long = 2.0 * patience.limit().as_secs_f64();
         assert!((0.9..1.1).contains(&long), "{long}");
         milliseconds(100).take(5000).for_each(|alone| patience.note(alone));
-        let short = patience.limit().as_secs_f64();
+        let short = 2.0 * patience.limit().as_secs_f64();
         assert!((0.09..0.11).contains(&short), "{short}");
         assert_eq!(Patience::new(Some(Duration::ZERO)).limit(), Duration::ZERO);
     }

@@ -88,8 +88,8 @@ struct LimitArgs {
     #[arg(long, value_name = "N", default_value_t = Limits::default().queue_tokens, value_parser = positive)]
     max_queue_tokens: usize,
 
-    /// Milliseconds until when an answer must be expected; requests that would be done later are answered 429 at once
-    /// [default: what long requests take alone, at least 20]
+    /// Milliseconds that a request may have to wait for the engine; those that would wait longer are answered 429 at once
+    /// [default: half of what long requests take alone, at least 10]
     #[arg(long, value_name = "MS", value_parser = positive)]
     max_wait: Option<usize>,
 
