@@ -1,6 +1,8 @@
 //! The command line, and the options that several commands share.
 
-use crate::commands::{bench, calibrate, completions, eval, inspect, optimize, quantize, run, serve, study, train};
+use crate::commands::{
+    bench, calibrate, completions, eval, inspect, lra, optimize, quantize, run, serve, study, train,
+};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
@@ -66,6 +68,7 @@ pub enum Command {
     Serve(serve::ServeArgs),
     Study(study::StudyArgs),
     Train(Box<train::TrainArgs>),
+    Lra(Box<lra::LraArgs>),
     Completions(completions::CompletionsArgs),
 }
 

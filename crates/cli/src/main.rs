@@ -59,6 +59,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Optimize(args)) => commands::optimize::optimize(&args),
         Some(Command::Quantize(args)) => commands::quantize::quantize(&args),
         Some(Command::Train(args)) => commands::train::train(&args),
+        Some(Command::Lra(args)) => commands::lra::lra(&args),
         Some(Command::Completions(args)) => commands::completions::completions(&args),
     }
 }

@@ -22,6 +22,7 @@ mod evaluation_tests;
 mod glue;
 mod gold;
 mod language;
+pub mod lra;
 mod mean;
 pub mod metrics;
 mod outcome;

@@ -21,6 +21,11 @@ pub fn device(name: &str) -> Result<Device, Error> {
     }
 }
 
+/// Bytes that this program has reserved on a device so far, if the device says.
+pub fn device_memory(name: &str) -> Option<u64> {
+    device(name).ok()?.memory_pool_usage().map(|usage| usage.bytes_reserved)
+}
+
 /// Keeps the choices among kernels in the user's cache directory, so that only the first run on a machine measures them. A
 /// `cubecl.toml` of the user's decides where, if there is one.
 ///

@@ -4,6 +4,7 @@
 //! the one parametric [`Architecture`](sparing_model::Architecture) with them. So what is trained is what is saved, name
 //! by name and bit by bit, and a family that loads also trains.
 
+pub mod attention;
 mod average;
 mod batch;
 mod batches;
@@ -19,8 +20,10 @@ mod executor;
 mod finetune;
 mod gpu;
 mod inventory;
+mod layers;
 mod log;
 pub mod losses;
+pub mod lra;
 mod masks;
 mod network;
 mod objective;
@@ -51,7 +54,7 @@ pub use checkpoint::{Best, State, Work};
 pub use clock::{StepClock, StepParts, StepShape};
 pub use corpus::{MASKED_SHARE, Masking, PairTask, Pairs, pieces};
 pub use data::{Example, Target, examples, holdout};
-pub use device::device;
+pub use device::{device, device_memory};
 pub use distill::{Distill, Mapping, Teaching};
 pub use finetune::Finetune;
 pub use log::{Line, read as read_log};
@@ -67,4 +70,4 @@ pub use session::Place;
 pub use student::StudentShape;
 pub use summary::{RunSummary, Summary};
 pub use ticket::{Round, RoundKind, Ticket, TicketSummary};
-pub use trainer::{Event, Finish, Judge, TrainOptions, Watch, train};
+pub use trainer::{Event, Finish, Judge, TrainOptions, Watch, rate_scales, train};

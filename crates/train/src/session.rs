@@ -5,7 +5,7 @@ use crate::economy::Economy;
 use crate::log::{self, Line};
 use crate::objective::Objective;
 use crate::prepare::Store;
-use crate::trainer::{Event, Judge, TrainOptions, Watch, train};
+use crate::trainer::{Event, Judge, TrainOptions, Watch, rate_scales, train};
 use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{CALIBRATION_FILE, Error, Model, Plan, Tokenizer, Weights};
@@ -132,7 +132,8 @@ impl Session<'_> {
         let work = Work::new(&directory)?;
         let mut judge = self.dev.map(|dev| DevJudge { session: self, dev, work: &work, bf16: options.bf16 });
         let judge = judge.as_mut().map(|j| j as &mut dyn Judge);
-        let finish = train(&self.prepared.architecture, parameters, objective, options, &work, judge, watch)?;
+        let scales = rate_scales(&self.prepared.architecture, options.layer_decay);
+        let finish = train(scales, parameters, objective, options, &work, judge, watch)?;
         if !finish.complete {
             return Ok(None);
         }

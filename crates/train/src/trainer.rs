@@ -141,8 +141,9 @@ pub struct Finish {
 }
 
 /// Trains, from the newest checkpoint in `work` if there is one. Without a judge the last parameters are the result.
+/// `scales`: factor of the rate by tensor name, 1 where there is none.
 pub fn train(
-    architecture: &Architecture,
+    scales: BTreeMap<String, f64>,
     parameters: &mut Parameters,
     objective: &dyn Objective,
     options: &TrainOptions,
@@ -151,7 +152,7 @@ pub fn train(
     watch: &mut Watch<'_>,
 ) -> Result<Finish, Error> {
     let start = Instant::now();
-    let mut optimizer = AdamW::new(options.adam, rate_scales(architecture, options.layer_decay));
+    let mut optimizer = AdamW::new(options.adam, scales);
     let fingerprint = serde_json::to_value(options).map_err(|e| Error::new(format!("options: {e}")))?;
     let restored = work.restore(&fingerprint, parameters, &mut optimizer)?;
     let resumed = restored.is_some();
@@ -225,7 +226,7 @@ fn freeze(parameters: &mut Parameters, parts: &[String]) -> Result<(), Error> {
 }
 
 /// Factor of the rate by tensor: the head's is 1, each layer below has `decay` times that of the one above.
-fn rate_scales(architecture: &Architecture, decay: f64) -> BTreeMap<String, f64> {
+pub fn rate_scales(architecture: &Architecture, decay: f64) -> BTreeMap<String, f64> {
     if decay == 1.0 {
         return BTreeMap::new();
     }

@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod completions;
 pub mod eval;
 pub mod inspect;
+pub mod lra;
 pub mod optimize;
 pub mod quantize;
 pub mod run;

@@ -20,6 +20,14 @@ pub(crate) fn lookup(table: Tensor<2>, ids: Vec<u32>) -> Tensor<2> {
     })
 }
 
+/// Rows in another order; `back` is the order that undoes it, and the gradient's way.
+pub(crate) fn permuted_rows(rows: Tensor<2>, order: Tensor<1, Int>, back: Tensor<1, Int>) -> Tensor<2> {
+    operation([rows], |[rows]| {
+        let values = rows.select(0, order);
+        Computed { values, back: move |g: Tensor<2>, _: [bool; 1]| [Some(g.select(0, back))] }
+    })
+}
+
 /// Where what is summed.
 struct Sums {
     /// Tokens by id, filled up to whole blocks with the first one; at least one place is filling.

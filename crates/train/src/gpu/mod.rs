@@ -16,6 +16,6 @@ mod tests;
 
 pub(crate) use elements::{gelu, softmax};
 pub(crate) use linear::linear;
-pub(crate) use lookup::lookup;
+pub(crate) use lookup::{lookup, permuted_rows};
 pub(crate) use norm::{add_row, norm, scale_and_shift};
 pub(crate) use sums::{column_sums, transposed_product};

@@ -17,7 +17,7 @@ mod report;
 #[cfg(feature = "train")]
 mod ticket;
 #[cfg(feature = "train")]
-mod watch;
+pub mod watch;
 
 use crate::failure::Failure;
 use clap::Args;
@@ -70,6 +70,12 @@ pub struct TrainArgs {
 /// Says what to do instead.
 #[cfg(not(feature = "train"))]
 pub fn train(_: &TrainArgs) -> Result<(), Failure> {
+    absent()
+}
+
+/// Training is not in this build.
+#[cfg(not(feature = "train"))]
+pub fn absent() -> Result<(), Failure> {
     Err(Failure::new(
         "this program was built without training; build it with `cargo build --release --features train` \
          (and cuda or wgpu for a GPU: `--features train,cuda`)",

@@ -1,0 +1,236 @@
+//! `sparing lra table`: what came of all trainings.
+
+use super::scatter::{Dot, scatter};
+use crate::console::Out;
+use crate::failure::Failure;
+use crate::files;
+use crate::table::{Align, Table, bytes, count};
+use clap::Args;
+use sparing_tasks::lra::Task;
+use sparing_train::lra::{RECORD, Record};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Gathers the records of trainings into tables, and a picture of score against speed
+///
+/// Markdown with a row per mechanism: scores of all tasks, then for each task how long each was trained, its speed and its
+/// memory, with the published table beside.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sparing lra table runs
+  sparing lra table runs --out docs/results/lra.md --picture docs/lra.svg")]
+pub struct TableArgs {
+    /// Directory of the runs
+    #[arg(value_name = "DIR")]
+    runs: PathBuf,
+
+    /// Only trainings of this configuration
+    #[arg(long, value_name = "NAME", default_value = "small")]
+    config: String,
+
+    /// Write the tables to this file instead of showing them
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Write the picture to this file: score against speed, memory as the area
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+
+    /// The task whose speed and memory the picture shows
+    #[arg(long, value_name = "TASK", default_value = "text", value_parser = super::task)]
+    speed_of: Task,
+
+    /// Print one JSON array of records
+    #[arg(long)]
+    json: bool,
+}
+
+/// The published table (Tay et al. 2020): ListOps, text, retrieval, image, Pathfinder.
+const PUBLISHED: [(&str, [f64; 5]); 11] = [
+    ("full", [36.37, 64.27, 57.46, 42.44, 71.40]),
+    ("local", [15.82, 52.98, 53.39, 41.46, 66.63]),
+    ("sparse-fixed", [17.07, 63.58, 59.59, 44.24, 71.71]),
+    ("longformer", [35.63, 62.85, 56.89, 42.22, 69.71]),
+    ("linformer", [35.70, 53.94, 52.27, 38.56, 76.34]),
+    ("reformer", [37.27, 56.10, 53.40, 38.07, 68.50]),
+    ("sinkhorn", [33.67, 61.20, 53.83, 41.23, 67.45]),
+    ("synthesizer-dense", [36.99, 61.68, 54.67, 41.61, 69.45]),
+    ("bigbird", [36.05, 64.02, 59.29, 40.83, 74.87]),
+    ("linear", [16.13, 65.90, 53.09, 42.34, 75.30]),
+    ("performer", [18.01, 65.40, 53.82, 42.77, 77.05]),
+];
+
+/// Runs the command.
+pub fn table(args: &TableArgs) -> Result<(), Failure> {
+    let mut records = read(args)?;
+    records.retain(|record| record.configuration == args.config);
+    if records.is_empty() {
+        let why = "holds no record of this configuration; train with `sparing lra train`";
+        return Err(Failure::new(format!("{} {why}", args.runs.display())));
+    }
+    let mut out = Out::new();
+    if args.json {
+        out.pretty(&records)?;
+        return out.flush();
+    }
+    if let Some(path) = &args.picture {
+        files::write(path, scatter(&dots(&records, args.speed_of), args.speed_of.name()).as_bytes())?;
+    }
+    let text = markdown(&records);
+    match &args.out {
+        Some(path) => files::write(path, text.as_bytes())?,
+        None => out.text(&text)?,
+    }
+    out.flush()
+}
+
+fn read(args: &TableArgs) -> Result<Vec<Record>, Failure> {
+    let failed = |e: std::io::Error| Failure::new(format!("{}: cannot be read ({e})", args.runs.display()));
+    let mut records = Vec::new();
+    for entry in std::fs::read_dir(&args.runs).map_err(failed)? {
+        let path = entry.map_err(failed)?.path().join(RECORD);
+        let Ok(text) = std::fs::read(&path) else { continue };
+        let record = serde_json::from_slice::<Record>(&text);
+        records.push(record.map_err(|e| Failure::new(format!("{}: not a record ({e})", path.display())))?);
+    }
+    records.sort_by(|a, b| (&a.attention, a.task.name(), a.seed).cmp(&(&b.attention, b.task.name(), b.seed)));
+    Ok(records)
+}
+
+/// Mechanisms and the records of each by task; of several seeds the first.
+fn by_mechanism(records: &[Record]) -> BTreeMap<&str, BTreeMap<&'static str, &Record>> {
+    let mut all: BTreeMap<&str, BTreeMap<&'static str, &Record>> = BTreeMap::new();
+    for record in records {
+        all.entry(&record.attention).or_default().entry(record.task.name()).or_insert(record);
+    }
+    all
+}
+
+fn markdown(records: &[Record]) -> String {
+    let all = by_mechanism(records);
+    let tasks: Vec<Task> =
+        Task::ALL.into_iter().filter(|task| records.iter().any(|record| record.task == *task)).collect();
+    let mut columns = vec![("attention", Align::Left)];
+    columns.extend(tasks.iter().map(|task| (task.name(), Align::Right)));
+    columns.extend([("mean", Align::Right), ("published: ListOps, text, retrieval, image, Pathfinder", Align::Left)]);
+    let mut table = Table::new(&columns);
+    for (name, of) in &all {
+        let scores: Vec<Option<f64>> = tasks.iter().map(|task| of.get(task.name()).map(|r| 100.0 * r.score)).collect();
+        let shown = scores.iter().map(|score| score.map_or("–".to_string(), |score| format!("{score:.1}")));
+        let known: Vec<f64> = scores.iter().flatten().copied().collect();
+        let mean = match known.len() == tasks.len() {
+            true => format!("{:.1}", known.iter().sum::<f64>() / known.len() as f64),
+            false => "–".to_string(),
+        };
+        let published = PUBLISHED.iter().find(|(published, _)| published == name);
+        let published = published.map_or("–".to_string(), |(_, scores)| scores.map(|s| format!("{s:.1}")).join(", "));
+        table.row([name.to_string()].into_iter().chain(shown).chain([mean, published]));
+    }
+    let mut text = format!("{}\n", table.markdown());
+    for task in tasks {
+        text += &format!("### {}\n\n{}\n", task.name(), details(&all, task).markdown());
+    }
+    text
+}
+
+fn details(all: &BTreeMap<&str, BTreeMap<&'static str, &Record>>, task: Task) -> Table {
+    let mut table = Table::new(&[
+        ("attention", Align::Left),
+        ("knobs", Align::Left),
+        ("score", Align::Right),
+        ("updates", Align::Right),
+        ("batch", Align::Right),
+        ("length", Align::Right),
+        ("loss", Align::Right),
+        ("updates/s", Align::Right),
+        ("peak memory", Align::Right),
+        ("parameters", Align::Right),
+        ("device", Align::Left),
+    ]);
+    for (name, of) in all {
+        let Some(record) = of.get(task.name()) else { continue };
+        // 95% of a share's normal approximation.
+        let half = 196.0 * (record.score * (1.0 - record.score) / record.tested.max(1) as f64).sqrt();
+        let trained = match record.steps == record.planned {
+            true => record.steps.to_string(),
+            false => format!("{} of {}", record.steps, record.planned),
+        };
+        table.row([
+            name.to_string(),
+            knobs(record),
+            format!("{:.1} ± {half:.1}", 100.0 * record.score),
+            trained,
+            record.batch.to_string(),
+            record.length.to_string(),
+            format!("{:.3}", record.late_loss),
+            format!("{:.2}", record.steps_per_second),
+            bytes(record.peak_bytes as f64),
+            count(record.parameters as f64),
+            record.device.clone(),
+        ]);
+    }
+    table
+}
+
+/// `block 64, random 3`.
+fn knobs(record: &Record) -> String {
+    let value = serde_json::to_value(&record.kind).unwrap_or_default();
+    let fields = value.as_object().into_iter().flatten();
+    let shown = fields.filter(|(name, _)| *name != "kind" && *name != "seed").map(|(name, value)| {
+        let value = value.to_string();
+        format!("{name} {}", value.replace(['"', '[', ']'], ""))
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// A dot per mechanism that was trained on the task whose speed is shown; its score is the mean of its tasks.
+fn dots(records: &[Record], speed_of: Task) -> Vec<Dot> {
+    let dot = |(name, of): (&str, BTreeMap<&'static str, &Record>)| {
+        let speed = of.get(speed_of.name())?;
+        let mean = of.values().map(|record| 100.0 * record.score).sum::<f64>() / of.len() as f64;
+        Some(Dot { name: name.to_string(), speed: speed.steps_per_second, score: mean, bytes: speed.peak_bytes as f64 })
+    };
+    by_mechanism(records).into_iter().filter_map(dot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sparing_train::attention::catalogue;
+
+    #[test]
+    fn every_training_has_a_row_that_says_what_it_was() {
+        let (attention, kind) = catalogue().unwrap().into_iter().find(|(name, _)| name == "bigbird").unwrap();
+        let record = Record {
+            task: Task::Listops,
+            configuration: "small".into(),
+            attention,
+            kind,
+            seed: 0,
+            steps: 500,
+            planned: 5000,
+            batch: 32,
+            length: 2000,
+            score: 0.365,
+            tested: 2000,
+            dev: 0.37,
+            best_step: 400,
+            late_loss: 1.81,
+            steps_per_second: 7.25,
+            peak_bytes: 1 << 30,
+            parameters: 220_000,
+            device: "cuda".into(),
+        };
+        let other = Record { task: Task::Text, score: 0.64, ..record.clone() };
+        let text = markdown(&[record.clone(), other.clone()]);
+        assert!(text.contains("| bigbird | 36.5 | 64.0 | 50.2 | 36.0, 64.0, 59.3, 40.8, 74.9 |"), "{text}");
+        assert!(
+            text.contains("### listops")
+                && text.contains("500 of 5000")
+                && text.contains("block 64, globals 1, random 3")
+        );
+        let picture = scatter(&dots(&[record, other], Task::Text), "text");
+        assert!(picture.contains("bigbird") && picture.matches("<circle").count() == 1, "{picture}");
+    }
+}

@@ -1,0 +1,183 @@
+//! What a mechanism is given: rows, where they end, and its tensors.
+
+use crate::Parameters;
+use crate::layers;
+use crate::ops::on_host;
+use burn::tensor::{Device, Tensor, TensorData};
+use sparing_model::Error;
+use std::ops::Range;
+
+/// Added to scores that must not count: large enough that nothing is left of them, and still a number.
+pub(crate) const HIDDEN: f32 = -1e9;
+/// Without gradients, on the CPU, from this length on heads are taken one by one: what is in between stays small.
+const ONE_BY_ONE: usize = 512;
+
+/// What a layer's attention reads.
+pub struct Input<'a> {
+    /// `[batch, length, width]`.
+    pub x: Tensor<3>,
+    /// Real tokens of each sequence; what is behind them is padding.
+    pub lengths: &'a [usize],
+    /// Heads.
+    pub heads: usize,
+    /// No token sees a later one.
+    pub causal: bool,
+    /// Decides what is drawn in this pass.
+    pub seed: u64,
+    /// Where the layer's tensors are.
+    pub parameters: &'a Parameters,
+    /// What their names begin with.
+    pub prefix: &'a str,
+}
+
+/// Queries, keys and values of some heads of some sequences. A group is one head of one sequence.
+#[derive(Clone)]
+pub struct Heads {
+    /// `[groups, length, head width]`.
+    pub query: Tensor<3>,
+    /// `[groups, length, head width]`.
+    pub key: Tensor<3>,
+    /// `[groups, length, head width]`.
+    pub value: Tensor<3>,
+    /// Real tokens of each group.
+    pub lengths: Vec<usize>,
+    /// No token sees a later one.
+    pub causal: bool,
+    /// Which groups these are; the head of group `g` is `g % heads`.
+    pub groups: Range<usize>,
+    /// Heads of a sequence.
+    pub heads: usize,
+}
+
+impl Input<'_> {
+    /// Sequences, tokens of each with padding, width.
+    pub fn dims(&self) -> [usize; 3] {
+        self.x.dims()
+    }
+
+    /// A tensor of this layer by its own name.
+    pub fn tensor(&self, name: &str) -> Result<Tensor<2>, Error> {
+        Ok(self.parameters.get(&format!("{}.{name}", self.prefix))?.value.clone())
+    }
+
+    /// A linear map of all rows, folded into heads: `[batch * heads, length, outputs / heads]`.
+    pub fn mapped(&self, name: &str) -> Result<Tensor<3>, Error> {
+        let [batch, length, width] = self.dims();
+        let rows = layers::linear(self.x.clone().reshape([batch * length, width]), self.tensor(name)?, None);
+        Ok(folded(rows, batch, self.heads))
+    }
+
+    /// Queries, keys and values of all heads.
+    pub fn all(&self) -> Result<Heads, Error> {
+        let value = self.mapped("value.weight")?;
+        Ok(self.heads_of(self.mapped("query.weight")?, self.mapped("key.weight")?, value))
+    }
+
+    /// All heads with these queries, keys and values, `[batch * heads, length, head width]`.
+    pub fn heads_of(&self, query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Heads {
+        let lengths: Vec<usize> =
+            self.lengths.iter().flat_map(|length| std::iter::repeat_n(*length, self.heads)).collect();
+        let groups = 0..lengths.len();
+        Heads { query, key, value, lengths, causal: self.causal, groups, heads: self.heads }
+    }
+
+    /// Attention that takes every head by itself: all at once, or one by one where memory matters more than the number
+    /// of operations. `[groups, length, head width]`.
+    pub fn by_head(&self, mix: impl Fn(&Heads) -> Result<Tensor<3>, Error>) -> Result<Tensor<3>, Error> {
+        let all = self.all()?;
+        let device = self.x.device();
+        if device.is_autodiff() || !on_host(&device) || self.dims()[1] < ONE_BY_ONE {
+            return mix(&all);
+        }
+        let each: Result<Vec<_>, Error> = all.groups.clone().map(|group| mix(&all.only(group))).collect();
+        Ok(Tensor::cat(each?, 0))
+    }
+}
+
+/// Rows `[batch * length, heads * width]` as `[batch * heads, length, width]`.
+pub(crate) fn folded(rows: Tensor<2>, batch: usize, heads: usize) -> Tensor<3> {
+    let [all, outputs] = rows.dims();
+    let (length, width) = (all / batch, outputs / heads);
+    rows.reshape([batch, length, heads, width]).swap_dims(1, 2).reshape([batch * heads, length, width])
+}
+
+/// The way back: `[batch * heads, length, width]` as rows `[batch * length, heads * width]`.
+pub(crate) fn unfolded(groups: Tensor<3>, heads: usize) -> Tensor<2> {
+    let [all, length, width] = groups.dims();
+    let batch = all / heads;
+    groups.reshape([batch, heads, length, width]).swap_dims(1, 2).reshape([batch * length, heads * width])
+}
+
+/// Numbers of the host on a device, in the graph of gradients if that is one.
+pub(crate) fn constant<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let plain = Tensor::from_data(TensorData::new(values, shape), &device.clone().without_autodiff());
+    if device.is_autodiff() { plain.autodiff() } else { plain }
+}
+
+/// The numbers without their history.
+pub(crate) fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    if tensor.device().is_autodiff() { tensor.inner() } else { tensor }
+}
+
+impl Heads {
+    /// Groups, tokens with padding, head width.
+    pub fn dims(&self) -> [usize; 3] {
+        self.query.dims()
+    }
+
+    /// Where the numbers are.
+    pub fn device(&self) -> Device {
+        self.query.device()
+    }
+
+    fn only(&self, group: usize) -> Heads {
+        let at = group - self.groups.start;
+        let one = |rows: &Tensor<3>| rows.clone().slice_dim(0, at..at + 1);
+        Heads {
+            query: one(&self.query),
+            key: one(&self.key),
+            value: one(&self.value),
+            lengths: vec![self.lengths[at]],
+            causal: self.causal,
+            groups: group..group + 1,
+            heads: self.heads,
+        }
+    }
+
+    /// Queries over the root of their width, so that their products with keys are scores.
+    pub fn scaled_query(&self) -> Tensor<3> {
+        let width = self.dims()[2];
+        self.query.clone().mul_scalar(1.0 / (width as f64).sqrt())
+    }
+
+    /// What to add to scores of keys so that padding does not count, `[groups, 1, length]`; `length` may reach beyond the
+    /// tokens there are. `None`: nothing is padded.
+    pub fn padding(&self, length: usize) -> Option<Tensor<3>> {
+        if self.lengths.iter().all(|real| *real >= length) {
+            return None;
+        }
+        let hidden = |real: usize| (0..length).map(move |token| if token < real { 0.0 } else { HIDDEN });
+        let values: Vec<f32> = self.lengths.iter().flat_map(|real| hidden(*real)).collect();
+        Some(constant(values, [self.lengths.len(), 1, length], &self.device()))
+    }
+
+    /// 1 for tokens and 0 for padding, `[groups, length, 1]`; `None`: nothing is padded.
+    pub fn present(&self, length: usize) -> Option<Tensor<3>> {
+        let groups = self.lengths.len();
+        let shown = |padding: Tensor<3>| padding.div_scalar(-HIDDEN).add_scalar(1.0).reshape([groups, length, 1]);
+        self.padding(length).map(shown)
+    }
+
+    /// A tensor `[heads, rest]` for these groups: `[groups, rows, rest / rows]`.
+    pub fn own(&self, tensor: Tensor<2>, rows: usize) -> Tensor<3> {
+        let [heads, rest] = tensor.dims();
+        let groups = self.groups.len();
+        let tensor = tensor.reshape([heads, rows, rest / rows]);
+        if groups == 1 {
+            let head = self.groups.start % heads;
+            return tensor.slice_dim(0, head..head + 1);
+        }
+        let shape = [groups / heads, heads, rows, rest / rows];
+        tensor.reshape([1, heads, rows, rest / rows]).expand(shape).reshape([groups, rows, rest / rows])
+    }
+}

@@ -1,0 +1,36 @@
+//! Attention whose scores are products of features: `φ(q) (φ(k)ᵀ v)`, with the sum that would be softmax's below the line.
+
+use super::blocks::{join, split};
+use super::work::product;
+use burn::tensor::Tensor;
+
+/// Tokens whose past is summed together in the causal form.
+const BLOCK: usize = 64;
+/// Below the line, where all features vanish.
+const TINY: f64 = 1e-6;
+
+/// `φ(q) (φ(k)ᵀ v) / φ(q) Σ φ(k)`; features `[groups, length, features]`, none of them negative, those of padding's keys
+/// zero; values `[groups, length, width]`. O(n · features · width); the causal form sums block by block.
+pub(crate) fn mix(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, causal: bool) -> Tensor<3> {
+    let [groups, length, width] = value.dims();
+    // A column of ones sums the shares in the same product.
+    let ones = Tensor::ones([groups, length, 1], &value.device());
+    let value = Tensor::cat(vec![value, ones], 2);
+    let sums = if causal { past(query, key, value) } else { product(query, product(key.transpose(), value)) };
+    sums.clone().slice_dim(2, 0..width) / sums.slice_dim(2, width..width + 1).add_scalar(TINY)
+}
+
+/// The same sums over keys up to each query.
+fn past(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Tensor<3> {
+    let length = query.dims()[1];
+    let size = BLOCK.min(length);
+    let [query, key, value] = [query, key, value].map(|x| split(x, size));
+    let each = product(key.clone().transpose(), value.clone());
+    let [groups, blocks, features, columns] = each.dims();
+    // What all blocks before have summed up.
+    let nothing = Tensor::zeros([groups, 1, features, columns], &each.device());
+    let before =
+        if blocks == 1 { nothing } else { Tensor::cat(vec![nothing, each.slice_dim(1, 0..blocks - 1).cumsum(1)], 1) };
+    let within = product(query.clone(), key.transpose()).tril(0);
+    join(product(query, before) + product(within, value), length)
+}

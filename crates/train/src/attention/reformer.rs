@@ -1,0 +1,145 @@
+//! Reformer's hashed attention (Kitaev et al. 2020, <https://arxiv.org/abs/2001.04451>).
+
+use super::blocks::{Table, join, split};
+use super::fresh::{Fresh, Sizes, orthogonal};
+use super::input::{HIDDEN, Heads, Input, constant, plain};
+use super::permute::{inverse, permuted};
+use super::work::{product, softmax};
+use super::{Attention, at_least_one};
+use crate::random::Random;
+use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
+use sparing_model::Error;
+
+/// Queries that are keys too are hashed by random rotations; tokens are sorted by hash and look at those of the same hash in
+/// their own chunk and the one before. Several hashes are weighed by how much each has seen. Time O(n · hashes · (log n + chunk)),
+/// memory O(n · hashes · chunk).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reformer {
+    /// Different hashes; an even number.
+    pub buckets: usize,
+    /// Rounds of hashing.
+    pub hashes: usize,
+    /// Tokens of a chunk.
+    pub chunk: usize,
+    /// Draws the rotations, together with the pass.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// The score of a token with itself: it looks there only if there is nothing else.
+const SELF: f32 = -1e5;
+
+impl Attention for Reformer {
+    fn check(&self) -> Result<(), Error> {
+        at_least_one("hashes", self.hashes)?;
+        at_least_one("chunk", self.chunk)?;
+        if self.buckets < 2 || !self.buckets.is_multiple_of(2) {
+            return Err(Error::new("attention: buckets must be an even number"));
+        }
+        Ok(())
+    }
+
+    fn causal(&self) -> bool {
+        true
+    }
+
+    /// Queries are keys, so that there is one map for both.
+    fn tensors(&self, sizes: &Sizes) -> Vec<Fresh> {
+        ["query.weight", "value.weight"].map(|name| Fresh::map(name, sizes.attention_width, sizes.width)).to_vec()
+    }
+
+    fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
+        let query = input.mapped("query.weight")?;
+        let value = input.mapped("value.weight")?;
+        let heads = input.heads_of(query.clone(), unit(query), value);
+        let rounds: Vec<_> = (0..self.hashes).map(|round| self.round(&heads, input.seed, round)).collect();
+        Ok(weighed(rounds))
+    }
+}
+
+/// Rows of length one.
+pub(super) fn unit(x: Tensor<3>) -> Tensor<3> {
+    let length = (x.clone() * x.clone()).sum_dim(2).add_scalar(1e-12).sqrt();
+    x / length
+}
+
+/// Rounds of attention with the logarithm of what each has seen: their mean by that. `[groups, length, width]`.
+fn weighed(rounds: Vec<(Tensor<3>, Tensor<3>)>) -> Tensor<3> {
+    if rounds.len() == 1 {
+        return rounds.into_iter().next().map(|round| round.0).unwrap_or_else(|| unreachable!("one round"));
+    }
+    let (mixed, seen): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+    let shares = softmax(Tensor::cat(seen, 2));
+    let each =
+        mixed.into_iter().enumerate().map(|(round, mixed)| mixed * shares.clone().slice_dim(2, round..round + 1));
+    each.reduce(|sum, part| sum + part).unwrap_or_else(|| unreachable!("two rounds at least"))
+}
+
+impl Reformer {
+    /// The hash of every token, `[groups, length]`: the largest of all directions and their opposites.
+    fn hash(&self, heads: &Heads, seed: u64, round: usize) -> Tensor<2, Int> {
+        let [groups, length, width] = heads.dims();
+        let half = self.buckets / 2;
+        let mut random = Random::at(self.seed, &[seed, round as u64]);
+        let device = heads.device().without_autodiff();
+        let rotation = constant(orthogonal(half, width, &mut random), [1, half, width], &device);
+        let key = plain(heads.key.clone());
+        let along = product(key, rotation.transpose().expand([groups, width, half]));
+        Tensor::cat(vec![along.clone(), along.neg()], 2).argmax(2).reshape([groups, length])
+    }
+
+    /// One round: what was mixed, and the logarithm of the sum of what was seen, `[groups, length, 1]`.
+    fn round(&self, heads: &Heads, seed: u64, round: usize) -> (Tensor<3>, Tensor<3>) {
+        let [groups, length, width] = heads.dims();
+        let size = self.chunk.min(length);
+        let hash = self.hash(heads, seed, round);
+        let device = hash.device();
+        let place = Tensor::<1, Int>::arange(0..length as i64, &device).reshape([1, length]).expand([groups, length]);
+        // By hash, then by place; padding last.
+        let mut sorted_by = hash.clone().mul_scalar(length as i64) + place.clone();
+        if let Some(padding) = heads.padding(length) {
+            let last = plain(padding).lower_scalar(-1.0).int().reshape([groups, length]);
+            sorted_by = sorted_by + last.mul_scalar((self.buckets * length) as i64);
+        }
+        let order = sorted_by.argsort(1);
+        let back = inverse(order.clone());
+        let of = |x: &Tensor<3>| split(permuted(x.clone(), &order, &back), size);
+        let query = of(&heads.scaled_query());
+        let blocks = query.dims()[1];
+        let before = Table::window(blocks, 1, 0);
+        let scores = product(query, before.gather(of(&heads.key)).transpose());
+        // Hash and place of sorted tokens, as numbers, to compare.
+        let tag = |x: Tensor<2, Int>| {
+            let tags = x.gather(1, order.clone()).float().reshape([groups, length, 1]);
+            let filled = split(tags.add_scalar(1.0), size);
+            (filled.clone(), before.gather(filled).swap_dims(2, 3))
+        };
+        let (own_hash, hashes) = tag(hash);
+        let (own_place, places) = tag(place);
+        let shape = scores.dims();
+        let other = own_hash.expand(shape).not_equal(hashes.expand(shape)).float().mul_scalar(HIDDEN);
+        let same = own_place.clone().expand(shape).equal(places.clone().expand(shape)).float().mul_scalar(SELF);
+        let mut mask = other + same;
+        if heads.causal {
+            mask = mask + places.expand(shape).greater(own_place.expand(shape)).float().mul_scalar(HIDDEN);
+        }
+        if let Some(padding) = heads.padding(length) {
+            let padding = plain(padding).reshape([groups, length]).gather(1, order.clone());
+            mask = mask + before.gather(split(padding.reshape([groups, length, 1]), size)).swap_dims(2, 3);
+        }
+        if let Some(absent) = before.mask(size, |_| false, &device) {
+            mask = mask + absent;
+        }
+        let mask = if scores.device().is_autodiff() { mask.autodiff() } else { mask };
+        let scores = scores + mask;
+        let most = scores.clone().detach().max_dim(3);
+        let seen = (scores.clone() - most.clone()).exp().sum_dim(3).log() + most;
+        let mixed = product(softmax(scores), before.gather(of(&heads.value)));
+        let unsorted = |x: Tensor<4>| permuted(join(x, length), &back, &order);
+        let (mixed, seen) = (unsorted(mixed), unsorted(seen));
+        debug_assert_eq!(mixed.dims(), [groups, length, width]);
+        (mixed, seen)
+    }
+}

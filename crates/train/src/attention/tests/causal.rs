@@ -1,0 +1,88 @@
+//! What holds for all: causal forms do not look ahead, padding is not looked at, gradients reach every tensor.
+
+use super::super::{Sizes, catalogue};
+use super::Case;
+
+const SIZES: Sizes = Sizes { length: 96, width: 16, attention_width: 16, heads: 2 };
+
+/// Changing a token changes nothing before it. FAVOR+ divides out the largest key, which may be a later one: rounding differs.
+#[test]
+fn causal_kinds_do_not_look_ahead() {
+    let mut tried = 0;
+    for (name, kind) in catalogue().unwrap() {
+        let mechanism = kind.mechanism();
+        if !mechanism.causal() || name == "longformer" {
+            continue;
+        }
+        tried += 1;
+        for token in [1, 40, 70, 95] {
+            let mut case = Case::of(kind.clone(), SIZES, &[96], true, 7);
+            let before = case.mixed();
+            case.disturb(0, token);
+            let after = case.mixed();
+            let mut own: f64 = 0.0;
+            for group in 0..2 {
+                for at in 0..96 * 8 {
+                    let difference = (before[group * 96 * 8 + at] - after[group * 96 * 8 + at]).abs();
+                    assert!(
+                        at / 8 >= token || difference < 1e-5,
+                        "{name}: token {} sees {token}: {difference}",
+                        at / 8
+                    );
+                    own = own.max(if at / 8 >= token { difference } else { 0.0 });
+                }
+            }
+            // Random scores aside, a token's own change is seen by somebody.
+            assert!(own > 1e-4, "{name}: nobody sees token {token}");
+        }
+    }
+    assert!(tried >= 12, "{tried}");
+}
+
+/// What stands in padding's place changes nothing.
+#[test]
+fn padding_is_not_looked_at() {
+    for (name, kind) in catalogue().unwrap() {
+        let mut case = Case::of(kind, SIZES, &[50, 96], false, 3);
+        let before = case.mixed();
+        [50, 51, 70, 95].into_iter().for_each(|token| case.disturb(0, token));
+        let apart = case.apart(&before, &case.mixed());
+        assert!(apart < 2e-5, "{name}: {apart}");
+    }
+}
+
+/// Padding changes nothing: a sequence alone and beside a longer one. Mechanisms that cut the sequence by its padded length into
+/// a number of parts, or whose draws depend on it, are left out.
+#[test]
+fn padding_changes_nothing() {
+    let parts = ["nystrom", "routing", "reformer", "sinkhorn"];
+    for (name, kind) in catalogue().unwrap().into_iter().filter(|(name, _)| !parts.contains(&name.as_str())) {
+        let alone = Case::of(kind.clone(), SIZES, &[60], false, 3);
+        let mut beside = Case::of(kind, SIZES, &[60, 96], false, 3);
+        beside.x[..alone.x.len()].copy_from_slice(&alone.x);
+        let (a, b) = (alone.mixed(), beside.mixed());
+        let apart = alone.apart(&a, &b[..a.len()].to_vec());
+        assert!(apart < 2e-5, "{name}: {apart}");
+    }
+}
+
+/// Every trained tensor has a gradient that is finite and not zero, and recording it changes no result.
+#[test]
+fn gradients_reach_every_tensor() {
+    for (name, kind) in catalogue().unwrap() {
+        let case = Case::of(kind, SIZES, &[96, 61], false, 5);
+        let plain = case.mixed();
+        case.with(true, |input| {
+            let mixed = case.kind.attend(input).unwrap();
+            let apart = case.apart(&plain, &super::numbers(mixed.clone().inner()));
+            assert!(apart < 1e-4, "{name}: {apart}");
+            let mut gradients = (mixed.clone() * mixed).sum().backward();
+            for (tensor, parameter) in input.parameters.iter().filter(|(_, p)| p.trainable) {
+                let found = parameter.value.grad_remove(&mut gradients);
+                let found = found.unwrap_or_else(|| panic!("{name}: {tensor} has no gradient"));
+                let size = found.abs().max().into_scalar::<f32>();
+                assert!(size > 0.0 && size.is_finite(), "{name}: {tensor}: {size}");
+            }
+        });
+    }
+}

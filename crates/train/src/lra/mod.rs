@@ -1,0 +1,14 @@
+//! Long Range Arena: one encoder, any attention, all tasks. See `docs/zoo.md`.
+
+mod clock;
+mod config;
+mod encoder;
+#[cfg(test)]
+mod tests;
+mod training;
+
+pub use clock::BlockClock;
+pub use config::{CONFIGURATIONS, EncoderConfig, Pool, Positions, Recipes, Training, recipes};
+pub(crate) use encoder::sines;
+pub use encoder::{Encoder, Mode};
+pub use training::{Data, Job, RECORD, Record, accuracy, run};

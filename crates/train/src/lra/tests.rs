@@ -1,0 +1,66 @@
+//! Short trainings.
+
+use super::*;
+use crate::attention::{Kind, catalogue};
+use burn::tensor::Device;
+use sparing_tasks::lra::{Part, Task, Wanted, make};
+
+fn short() -> (Training, Data) {
+    let recipes = recipes("small", None).unwrap();
+    let mut training = Training::of(&recipes, Task::Listops).unwrap().clone();
+    (training.length, training.steps, training.batch) = (32, 150, 16);
+    training.schedule.rate = 2e-3;
+    let wanted = Wanted { examples: 1000, length: 30, shortest: 4, seed: 0 };
+    let part = |part| make(Task::Listops, part, &wanted, None, &mut |_| true).unwrap();
+    let data = Data { train: part(Part::Train), dev: part(Part::Dev), test: part(Part::Test) };
+    (training, data)
+}
+
+fn job(training: Training, name: &str, kind: Kind) -> Job {
+    Job {
+        task: Task::Listops,
+        configuration: "small".into(),
+        training,
+        attention: name.into(),
+        kind,
+        seed: 0,
+        evaluate_every: 75,
+        checkpoint_steps: 1000,
+        stop_at: None,
+    }
+}
+
+/// On short expressions a short training is better than chance (one in ten) by far, and the loss falls below that of the
+/// labels' frequencies alone.
+#[test]
+fn training_learns() {
+    let (training, data) = short();
+    for (name, kind) in catalogue().unwrap().into_iter().filter(|(name, _)| ["full", "local"].contains(&name.as_str()))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(training.clone(), &name, kind);
+        let record = run(&job, &data, folder.path(), ("cpu", Device::flex()), &|| 0, &mut |_| true).unwrap().unwrap();
+        assert!(record.score > 0.2 && record.late_loss < 2.2, "{record:?}");
+        assert_eq!((record.steps, record.tested), (150, 100));
+        let text = std::fs::read(folder.path().join(RECORD)).unwrap();
+        assert_eq!(serde_json::from_slice::<Record>(&text).unwrap(), record);
+    }
+}
+
+/// Stopped and gone on, a training comes to the same numbers.
+#[test]
+fn training_goes_on_where_it_stopped() {
+    let (mut training, data) = short();
+    training.steps = 12;
+    let (_, kind) = catalogue().unwrap().into_iter().find(|(name, _)| name == "full").unwrap();
+    let whole = tempfile::tempdir().unwrap();
+    let parts = tempfile::tempdir().unwrap();
+    let cpu = || ("cpu", Device::flex());
+    let job = job(training, "full", kind);
+    let once = run(&job, &data, whole.path(), cpu(), &|| 0, &mut |_| true).unwrap().unwrap();
+    let first = Job { stop_at: Some(5), ..job.clone() };
+    let early = run(&first, &data, parts.path(), cpu(), &|| 0, &mut |_| true).unwrap().unwrap();
+    assert_eq!(early.steps, 5);
+    let late = run(&job, &data, parts.path(), cpu(), &|| 0, &mut |_| true).unwrap().unwrap();
+    assert_eq!((late.score, late.late_loss, late.steps), (once.score, once.late_loss, 12));
+}
