@@ -1,10 +1,12 @@
 //! Linear maps, norms and their like, each by the faster of our own operations: [`crate::ops`] where numbers are in the
 //! host's memory, [`crate::gpu`] elsewhere.
 
+use crate::random::Random;
 use crate::{gpu, ops};
 use burn::tensor::activation::relu as burn_relu;
 use burn::tensor::{Distribution, Tensor};
 use sparing_kernels::Activation;
+use sparing_kernels::training::Dropout;
 use std::sync::Arc;
 
 /// `x Wᵀ + b`: `[rows, inputs]` to `[rows, outputs]`; weight `[outputs, inputs]`, bias `[1, outputs]`.
@@ -40,13 +42,16 @@ pub(crate) fn lookup(table: Tensor<2>, ids: Vec<u32>) -> Tensor<2> {
     gpu::lookup(table, ids)
 }
 
-/// Drops a share of the numbers and scales the others up; the device's generator draws.
-pub(crate) fn dropout(x: Tensor<2>, share: f64) -> Tensor<2> {
+/// Drops a share of the numbers and scales the others up. On the host the seed decides which, elsewhere the device's
+/// generator.
+pub(crate) fn dropout(x: Tensor<2>, share: f64, seed: u64) -> Tensor<2> {
     if share <= 0.0 {
         return x;
     }
+    if ops::on_host(&x.device()) {
+        return ops::drop(x, Dropout::new(Random::new(seed).bits(), share));
+    }
     let keep = 1.0 - share;
-    let kept = Tensor::<2>::random(x.shape(), Distribution::Bernoulli(keep), (&x.device().inner(), x.dtype()));
-    let kept = kept.mul_scalar(1.0 / keep);
-    if x.device().is_autodiff() { x * kept.autodiff() } else { x * kept }
+    let kept = Tensor::<2>::random(x.shape(), Distribution::Bernoulli(keep), (&x.device(), x.dtype()));
+    x * kept.mul_scalar(1.0 / keep)
 }

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 /// Tokens whose past is summed together in the causal form.
 const BLOCK: usize = 64;
 /// Below the line, where all features vanish.
-const TINY: f64 = 1e-6;
+const TINY: f64 = 1e-12;
 
 /// `φ(q) (φ(k)ᵀ v) / φ(q) Σ φ(k)`; features `[groups, length, features]`, none of them negative, those of padding's keys
 /// zero; values `[groups, length, width]`. O(n · features · width); the causal form sums block by block.

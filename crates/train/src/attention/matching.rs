@@ -2,6 +2,7 @@
 
 use super::full::dense;
 use super::input::{Heads, Input, plain};
+use super::permute::largest;
 use super::work::product;
 use super::{Attention, at_least_one};
 use burn::tensor::Tensor;
@@ -49,7 +50,7 @@ impl SignMatching {
         // Of keys that are equally alike the first: a hundredth over the length is less than any difference.
         let place = Tensor::<1, burn::tensor::Int>::arange(0..length as i64, &alike.device()).float();
         let alike = alike - place.mul_scalar(0.01 / length as f64).reshape([1, 1, length]);
-        let kept = alike.argtopk(keep, 2).reshape([groups, keep, 1]);
+        let kept = largest(alike, keep).reshape([groups, keep, 1]);
         let pick = |x: Tensor<3>| {
             let columns = x.dims()[2];
             x.gather(1, kept.clone().expand([groups, keep, columns]))

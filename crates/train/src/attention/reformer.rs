@@ -7,13 +7,14 @@ use super::permute::{inverse, permuted};
 use super::work::{product, softmax};
 use super::{Attention, at_least_one};
 use crate::random::Random;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Queries that are keys too are hashed by random rotations; tokens are sorted by hash and look at those of the same hash in
 /// their own chunk and the one before. Several hashes are weighed by how much each has seen. Time O(n · hashes · (log n + chunk)),
-/// memory O(n · hashes · chunk).
+/// memory O(n · hashes · chunk). In the causal form no token reads a later one; which earlier ones are in its chunk may depend
+/// on later ones, as in the paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reformer {
@@ -78,8 +79,8 @@ fn weighed(rounds: Vec<(Tensor<3>, Tensor<3>)>) -> Tensor<3> {
 }
 
 impl Reformer {
-    /// The hash of every token, `[groups, length]`: the largest of all directions and their opposites.
-    fn hash(&self, heads: &Heads, seed: u64, round: usize) -> Tensor<2, Int> {
+    /// The hash of every token as a number, `[groups, length]`: the largest of all directions and their opposites.
+    fn hash(&self, heads: &Heads, seed: u64, round: usize) -> Tensor<2> {
         let [groups, length, width] = heads.dims();
         let half = self.buckets / 2;
         let mut random = Random::at(self.seed, &[seed, round as u64]);
@@ -87,7 +88,7 @@ impl Reformer {
         let rotation = constant(orthogonal(half, width, &mut random), [1, half, width], &device);
         let key = plain(heads.key.clone());
         let along = product(key, rotation.transpose().expand([groups, width, half]));
-        Tensor::cat(vec![along.clone(), along.neg()], 2).argmax(2).reshape([groups, length])
+        Tensor::cat(vec![along.clone(), along.neg()], 2).argmax(2).float().reshape([groups, length])
     }
 
     /// One round: what was mixed, and the logarithm of the sum of what was seen, `[groups, length, 1]`.
@@ -96,12 +97,13 @@ impl Reformer {
         let size = self.chunk.min(length);
         let hash = self.hash(heads, seed, round);
         let device = hash.device();
-        let place = Tensor::<1, Int>::arange(0..length as i64, &device).reshape([1, length]).expand([groups, length]);
-        // By hash, then by place; padding last.
-        let mut sorted_by = hash.clone().mul_scalar(length as i64) + place.clone();
+        let place = constant((0..length).map(|at| at as f32).collect(), [1, length], &device);
+        let place = place.expand([groups, length]);
+        // By hash, then by place; padding last. Whole numbers, exact up to 2^24.
+        let mut sorted_by = hash.clone().mul_scalar(length as f64) + place.clone();
         if let Some(padding) = heads.padding(length) {
-            let last = plain(padding).lower_scalar(-1.0).int().reshape([groups, length]);
-            sorted_by = sorted_by + last.mul_scalar((self.buckets * length) as i64);
+            let last = plain(padding).lower_scalar(-1.0).float().reshape([groups, length]);
+            sorted_by = sorted_by + last.mul_scalar((self.buckets * length) as f64);
         }
         let order = sorted_by.argsort(1);
         let back = inverse(order.clone());
@@ -111,8 +113,8 @@ impl Reformer {
         let before = Table::window(blocks, 1, 0);
         let scores = product(query, before.gather(of(&heads.key)).transpose());
         // Hash and place of sorted tokens, as numbers, to compare.
-        let tag = |x: Tensor<2, Int>| {
-            let tags = x.gather(1, order.clone()).float().reshape([groups, length, 1]);
+        let tag = |x: Tensor<2>| {
+            let tags = x.gather(1, order.clone()).reshape([groups, length, 1]);
             let filled = split(tags.add_scalar(1.0), size);
             (filled.clone(), before.gather(filled).swap_dims(2, 3))
         };

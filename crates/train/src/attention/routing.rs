@@ -1,6 +1,7 @@
 //! Routing Transformer (Roy et al. 2020, <https://arxiv.org/abs/2003.05997>).
 
 use super::input::{Heads, Input, constant, plain};
+use super::permute::largest;
 use super::reformer::unit;
 use super::work::{product, softmax};
 use super::{Attention, at_least_one};
@@ -73,7 +74,7 @@ impl Routing {
             if let Some(padding) = heads.padding(length) {
                 near = near + plain(padding);
             }
-            near.argtopk(each, 2).reshape([groups, clusters * each])
+            largest(near, each).reshape([groups, clusters * each])
         };
         let (queries, keys) = (taken(q), taken(k));
         let pick = |x: Tensor<3>, which: &Tensor<2, Int>| {

@@ -65,14 +65,12 @@ impl Sinkhorn {
         let [groups, length, width] = heads.dims();
         let size = self.block.min(length);
         let device = heads.device();
-        let mut key = heads.key.clone();
-        let mut value = heads.value.clone();
         let present = heads.present(length);
-        if let Some(present) = &present {
-            (key, value) = (key * present.clone(), value * present.clone());
-        }
-        let query = split(heads.scaled_query(), size);
-        let (key, value) = (split(key, size), split(value, size));
+        let [query, key, value] =
+            [heads.scaled_query(), heads.key.clone(), heads.value.clone()].map(|x| match &present {
+                Some(present) => split(x * present.clone(), size),
+                None => split(x, size),
+            });
         let blocks = query.dims()[1];
         let shares = self.shares(query.clone(), key.clone(), heads.causal);
         let sorted = |x: Tensor<4>| {

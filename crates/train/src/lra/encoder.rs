@@ -5,11 +5,12 @@ use super::config::{EncoderConfig, Pool, Positions, Training};
 use crate::attention::{Begin, Fresh, Input, Kind, Sizes, constant, unfolded};
 use crate::{Parameters, layers};
 use burn::tensor::{Device, Tensor};
+use serde::Serialize;
 use sparing_model::Error;
 use sparing_tasks::lra::{Example, Task};
 
 /// An encoder for one task.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Encoder {
     config: EncoderConfig,
     kind: Kind,
@@ -128,7 +129,12 @@ impl Encoder {
             }
         };
         let mut x = (words + positions.reshape([1, length, width])).reshape([count * length, width]);
-        x = layers::dropout(x, mode.dropout);
+        let mut drawn = mode.seed;
+        let mut dropout = |x: Tensor<2>| {
+            drawn = drawn.wrapping_add(1);
+            layers::dropout(x, mode.dropout, drawn)
+        };
+        x = dropout(x);
         for layer in 0..self.config.layers {
             let prefix = format!("layers.{layer}");
             let normed = self.norm(parameters, &format!("{prefix}.attention_norm"), x.clone())?;
@@ -143,11 +149,11 @@ impl Encoder {
             };
             let mixed = unfolded(self.kind.attend(&input)?, self.config.heads);
             let mixed = self.linear(parameters, &format!("{prefix}.output"), mixed)?;
-            x = x + layers::dropout(mixed, mode.dropout);
+            x = x + dropout(mixed);
             let normed = self.norm(parameters, &format!("{prefix}.ffn_norm"), x.clone())?;
             let inner = layers::gelu(self.linear(parameters, &format!("{prefix}.up"), normed)?);
-            let inner = self.linear(parameters, &format!("{prefix}.down"), layers::dropout(inner, mode.dropout))?;
-            x = x + layers::dropout(inner, mode.dropout);
+            let inner = self.linear(parameters, &format!("{prefix}.down"), dropout(inner))?;
+            x = x + dropout(inner);
         }
         let x = self.norm(parameters, "norm", x)?.reshape([count, length, width]);
         Ok(match self.config.pool {

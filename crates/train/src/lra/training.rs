@@ -161,7 +161,8 @@ impl Judge for DevJudge<'_> {
 
     fn keep(&mut self, parameters: &Parameters) -> Result<(), Error> {
         let tensors: Vec<OwnedTensor> = parameters.to_tensors()?;
-        write_directory(self.best, &[], &tensors)
+        let config = serde_json::to_vec_pretty(self.encoder).map_err(|e| Error::new(format!("config.json: {e}")))?;
+        write_directory(self.best, &[("config.json", &config)], &tensors)
     }
 }
 

@@ -46,6 +46,12 @@ impl Case {
         Case { kind, sizes, lengths: lengths.to_vec(), causal, seed, x, parameters }
     }
 
+    /// The same with smaller rows: queries and keys are shorter, and scores nearer to each other.
+    pub(super) fn scaled(mut self, by: f32) -> Case {
+        self.x.iter_mut().for_each(|x| *x *= by);
+        self
+    }
+
     /// Calls with the layer's input, tracked for gradients or not.
     pub(super) fn with<T>(&self, tracked: bool, job: impl FnOnce(&Input<'_>) -> T) -> T {
         let parameters = if tracked { self.parameters.clone() } else { self.parameters.without_autodiff() };

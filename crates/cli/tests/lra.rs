@@ -1,0 +1,76 @@
+//! `sparing lra`, with and without the feature.
+
+mod common;
+
+#[cfg(not(feature = "train"))]
+#[test]
+fn without_the_feature_it_says_how_to_get_it() {
+    let message = common::sparing(&["lra", "train", "listops"]).error(1);
+    assert!(message.contains("--features train"), "{message}");
+}
+
+#[cfg(feature = "train")]
+mod with_training {
+    use super::common::sparing;
+
+    /// Short expressions from a seed, two mechanisms on them, stopped and gone on, and their table.
+    #[test]
+    fn prepare_train_and_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let (data, runs) = (at("data"), at("runs"));
+        let prepare =
+            ["lra", "prepare", "listops", "--out", &data, "--examples", "200", "--length", "30", "--min-length", "4"];
+        let made = sparing(&[&prepare[..], &["--json"]].concat()).json_lines();
+        assert_eq!(made.len(), 3);
+        assert!(
+            made.iter().all(|made| made["bytes"].as_u64().unwrap() > 0 && made["mean_length"].as_f64().unwrap() > 4.0)
+        );
+        let how = ["lra", "train", "listops", "--attention", "full,local", "--data", &data, "--out", &runs];
+        let less = ["--length", "32", "--batch", "4", "--steps", "6", "--json"];
+        let train = |more: &[&str]| sparing(&[&how[..], &less, more].concat()).json_lines();
+        let first = train(&["--until", "3"]);
+        assert!(first.iter().all(|record| record["steps"] == 3 && record["planned"] == 6));
+        let whole = train(&[]);
+        assert_eq!(whole.len(), 2);
+        assert!(whole.iter().all(|record| record["steps"] == 6 && record["score"].as_f64().unwrap() >= 0.0));
+        // Done is done.
+        assert_eq!(train(&[]), whole);
+        let (table, picture) = (at("table.md"), at("picture.svg"));
+        sparing(&["lra", "table", &runs, "--out", &table, "--picture", &picture, "--speed-of", "listops"]).ok();
+        let table = std::fs::read_to_string(table).unwrap();
+        assert!(table.contains("| full |") && table.contains("### listops"), "{table}");
+        assert!(std::fs::read_to_string(picture).unwrap().matches("<circle").count() == 2);
+    }
+
+    #[test]
+    fn a_block_is_timed() {
+        let run = |format: &str| {
+            let sizes = ["--length", "64,128", "--width", "16", "--heads", "2", "--repeats", "2", "-o", format];
+            sparing(&[&["lra", "bench", "--attention", "local,linear"][..], &sizes].concat()).ok()
+        };
+        let rows: serde_json::Value = serde_json::from_str(&run("json")).unwrap();
+        let rows = rows.as_array().unwrap();
+        assert_eq!(rows.len(), 6, "full attention is always there");
+        assert!(rows.iter().all(|row| row["milliseconds"].as_f64().unwrap() > 0.0));
+        assert_eq!(run("csv").lines().count(), 7);
+        assert!(run("md").contains("| linear | 128 |"));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().display().to_string();
+        let train =
+            |more: &[&str]| sparing(&[&["lra", "train", "listops", "--data", &out, "--out", &out][..], more].concat());
+        assert!(train(&[]).error(1).contains("sparing lra prepare"));
+        assert!(train(&["--attention", "fuller"]).error(2).contains("sinkhorn"));
+        assert!(train(&["--config", "huge"]).error(1).contains("small and benchmark"));
+        assert!(sparing(&["lra", "prepare", "text", "--out", &out]).error(1).contains("--data"));
+        assert!(sparing(&["lra", "table", &out]).error(1).contains("no record"));
+        let file = folder.path().join("mine.json");
+        std::fs::write(&file, r#"{"kind":"local","blocks":3}"#).unwrap();
+        let message = train(&["--attention", &file.display().to_string()]).error(1);
+        assert!(message.contains("mine.json") && message.contains("blocks"), "{message}");
+    }
+}
