@@ -4,6 +4,7 @@ use crate::weights::{one_line, serialise};
 use crate::{Architecture, Error, Model, OwnedTensor, Weights};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The file's name in a model directory.
 pub const CALIBRATION_FILE: &str = "calibration.safetensors";
@@ -138,10 +139,46 @@ impl Calibration {
     }
 }
 
+impl Calibration {
+    /// The same of a model that lost heads since: `before` is what it was made for, `after` what is left. Means are those of
+    /// the model before.
+    pub fn of_heads(&self, before: &Architecture, after: &Model) -> Result<Calibration, Error> {
+        let layers = self.layers.iter().zip(before.layers.iter().zip(&after.architecture.layers));
+        let layers = layers.map(|(layer, (before, after))| {
+            let (numbers, width) = (before.attention.numbers(), before.attention.head_width);
+            let places =
+                after.attention.numbers().into_iter().filter_map(|head| numbers.iter().position(|n| *n == head));
+            let places: Vec<usize> = places.collect();
+            if places.is_empty() {
+                return LayerCalibration::default();
+            }
+            let part = |all: &[f32], each: usize| -> Vec<f32> {
+                places.iter().flat_map(|place| &all[place * each..(place + 1) * each]).copied().collect()
+            };
+            LayerCalibration {
+                mean: layer.mean.clone(),
+                std: layer.std.clone(),
+                basis: part(&layer.basis, width * width),
+                eigenvalues: part(&layer.eigenvalues, width),
+            }
+        });
+        let fingerprint = value_fingerprint(&after.architecture, &after.weights)?;
+        Ok(Calibration { layers: layers.collect(), tokens: self.tokens, fingerprint })
+    }
+}
+
 impl Model {
-    /// The calibration that lies beside the weights, if there is one. None for a model that was pruned since it was read:
+    /// The model with a calibration of its own, which is saved with it.
+    pub fn calibrated(self, calibration: Calibration) -> Model {
+        Model { calibration: Some(Arc::new(calibration)), ..self }
+    }
+
+    /// The model's own calibration, or the one that lies beside the weights, if there is one. None for a model that was pruned since it was read:
     /// what lies there is another model's.
     pub fn calibration(&self) -> Result<Option<Calibration>, Error> {
+        if let Some(own) = &self.calibration {
+            return Ok(Some(Calibration::clone(own)));
+        }
         let Some(directory) = self.directory.as_ref().filter(|_| !self.pruned) else { return Ok(None) };
         let Some(bytes) = directory.read(CALIBRATION_FILE)? else { return Ok(None) };
         Calibration::from_bytes(&bytes, &directory.label(CALIBRATION_FILE), self).map(Some)

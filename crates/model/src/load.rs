@@ -24,6 +24,8 @@ pub struct Model {
     pub(crate) directory: Option<Arc<Directory>>,
     /// Whether it was pruned since it was read from there.
     pub(crate) pruned: bool,
+    /// What calibration data says of it, where that is not what lies in the directory; see [`Model::calibrated`].
+    pub(crate) calibration: Option<Arc<crate::Calibration>>,
 }
 
 /// How to read a directory.
@@ -36,7 +38,7 @@ pub struct LoadOptions {
 impl Model {
     /// A model from its parts, without a tokenizer or files.
     pub fn new(architecture: Architecture, plan: Plan, weights: Weights) -> Model {
-        Model { architecture, plan, weights, tokenizer: None, directory: None, pruned: false }
+        Model { architecture, plan, weights, tokenizer: None, directory: None, pruned: false, calibration: None }
     }
 
     /// Reads a Hugging Face directory.
@@ -107,7 +109,7 @@ impl Model {
             tokenizer.limit(longest);
         }
         let (tokenizer, directory) = (tokenizer.map(Arc::new), Some(Arc::new(directory)));
-        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: false })
+        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: false, calibration: None })
     }
 
     /// The tokenizer, or an error that says which files are missing.

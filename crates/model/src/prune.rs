@@ -63,7 +63,7 @@ impl Model {
         let weights = self.weights.edit(surgery.changed.into_values(), &surgery.removed)?;
         architecture.check(&weights)?;
         let (tokenizer, directory) = (self.tokenizer.clone(), self.directory.clone());
-        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: true })
+        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: true, calibration: None })
     }
 }
 

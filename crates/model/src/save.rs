@@ -66,8 +66,10 @@ impl Model {
             }
         }
         out.copy(source, "1_Pooling/config.json")?;
-        // Of a model before it was pruned, it says nothing of this one.
-        if !self.pruned {
+        if let Some(own) = &self.calibration {
+            out.write(crate::CALIBRATION_FILE, &own.to_bytes()?)?;
+        } else if !self.pruned {
+            // Of a model before it was pruned, it says nothing of this one.
             out.copy(source, crate::CALIBRATION_FILE)?;
         }
         if self.plan != Default::default() {

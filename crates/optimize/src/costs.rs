@@ -63,16 +63,16 @@ impl Costs {
         self.shares[site]
     }
 
-    /// The baseline's time over what a recipe is expected to take. `tokens`: share of the time of the layers that dropped
-    /// tokens save.
-    pub fn ratio(&self, recipe: &Recipe, anatomy: &Anatomy, tokens: f64) -> f64 {
+    /// The baseline's time over what a recipe is expected to take. `chosen`: share of the time of the layers that is saved by
+    /// what is chosen while it runs.
+    pub fn ratio(&self, recipe: &Recipe, anatomy: &Anatomy, chosen: f64) -> f64 {
         let gone = |(site, left): (&usize, &crate::Left)| {
             let all = anatomy.sites[*site].units.len();
             self.shares[*site] * (all - left.count(all)) as f64 / all as f64
         };
         let saved: f64 = recipe.left.iter().map(gone).sum();
         let layers: f64 = self.shares.iter().sum();
-        let left = (1.0 - saved - tokens * (layers - saved)).max(0.02);
+        let left = (1.0 - saved - chosen * (layers - saved)).max(0.02);
         recipe.precision.map_or(1.0, |precision| self.precision(precision)) / left
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::search::{Economy, Settings, Strategy};
 use crate::{Anatomy, Kind};
+use sparing_tasks::Random;
 
 /// A part that can be removed or approximated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,15 +44,12 @@ pub fn queue(anatomy: &Anatomy, heavy: Kind, settings: &Settings) -> Vec<Element
             }
         }
     }
-    let mut state = settings.seed ^ 0x9e37_79b9_7f4a_7c15;
     if settings.strategy == Strategy::Random {
-        for granularity in 0..2 {
-            let range: Vec<usize> = (0..queue.len()).filter(|i| queue[*i].granularity == granularity).collect();
-            for i in (1..range.len()).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                queue.swap(range[i], range[(state >> 33) as usize % (i + 1)]);
-            }
-        }
+        let mut random = Random::new(settings.seed);
+        let blocks = queue.iter().take_while(|element| element.granularity == 0).count();
+        let (blocks, parts) = queue.split_at_mut(blocks);
+        random.shuffle(blocks);
+        random.shuffle(parts);
     }
     queue
 }

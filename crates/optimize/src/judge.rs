@@ -1,9 +1,15 @@
 //! What a candidate's answers are worth on the rows that the search may look at.
 
+use crate::running::Counted;
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{Error, Model};
 use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, evaluate, kl};
+
+/// Resamples that say how far a score may be off.
+const RESAMPLES: usize = 200;
+/// Share of a normal distribution within one standard deviation.
+const ONE_SIGMA: f64 = 0.6827;
 
 /// What a candidate's answers are worth, beside the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -13,10 +19,11 @@ pub struct Verdict {
     /// Share of the baseline's score that is lost; negative where it is better.
     pub lost: f64,
     /// What is lost by the baseline's own belief: how much less it believes in the candidate's answers than in its own. It
-    /// has less luck in it than the score, which hangs on the few rows where the two answer differently.
+    /// has less luck in it than the score, which hangs on the few rows where the two answer differently. Where there is no
+    /// belief to go by (numbers, tags, spans), the score that is lost, with one standard error on top: the best of many
+    /// candidates has had luck.
     pub doubt: f64,
-    /// How far `lost` may be off by luck: its standard error, from the rows that are answered differently. 0 where there is no
-    /// doubt to go by.
+    /// How far `lost` may be off by luck: its standard error.
     pub luck: f64,
     /// Mean loss (cross-entropy, squared error, nats).
     pub loss: f64,
@@ -26,6 +33,9 @@ pub struct Verdict {
     pub agreement: f64,
     /// Share of rows whose loss is not larger than the baseline's.
     pub not_worse: f64,
+    /// What was chosen not to be computed.
+    #[serde(default)]
+    pub counted: Counted,
 }
 
 impl Verdict {
@@ -79,15 +89,13 @@ impl<'a> Judge<'a> {
     /// What a candidate is worth.
     pub fn verdict(&self, model: &Model, stop: &mut dyn FnMut() -> bool) -> Result<Verdict, Error> {
         let engine = Engine::compile(model, &self.engine)?;
-        self.compare(&answers(&engine, model, self.dataset, &self.options, stop)?)
+        let verdict = self.compare(&answers(&engine, model, self.dataset, &self.options, stop)?)?;
+        Ok(Verdict { counted: Counted::by(&engine), ..verdict })
     }
 
-    /// Share of the operations that tokens which left did not cost.
-    pub fn saved(&self, model: &Model, stop: &mut dyn FnMut() -> bool) -> Result<f64, Error> {
-        let engine = Engine::compile(model, &self.engine)?;
-        answers(&engine, model, self.dataset, &self.options, stop)?;
-        let spent = engine.spending();
-        Ok(spent.skipped as f64 / (spent.model_exact as f64).max(1.0))
+    /// How its engines are made.
+    pub fn engine(&self) -> &EngineOptions {
+        &self.engine
     }
 
     fn compare(&self, report: &Report) -> Result<Verdict, Error> {
@@ -106,9 +114,55 @@ impl<'a> Judge<'a> {
         let worse = if self.metric.higher_is_better() { base - score } else { score - base };
         let [lost, doubt] = [worse, doubt].map(|x| x / base.abs().max(1e-9));
         let believes = matches!(self.baseline.outcomes.first(), Some(Outcome::Class { .. }));
-        let luck = if believes { ((1.0 - agreement).max(0.0) / n).sqrt() / base.abs().max(1e-9) } else { 0.0 };
-        Ok(Verdict { score, lost, doubt, luck, loss, divergence, agreement, not_worse })
+        let luck = match self.metric {
+            Metric::Accuracy if believes => ((1.0 - agreement).max(0.0) / n).sqrt(),
+            _ => self.resampled(report),
+        } / base.abs().max(1e-9);
+        let doubt = match self.metric {
+            _ if !believes => lost + luck,
+            Metric::Matthews => doubt.max(self.matthews_doubt(report)),
+            _ => doubt,
+        };
+        Ok(Verdict { score, lost, doubt, luck, loss, divergence, agreement, not_worse, counted: Counted::default() })
     }
+}
+
+impl Judge<'_> {
+    /// Standard error of the difference of two scores, by drawing rows again and again, the same ones for both. Nothing where a
+    /// score is not defined.
+    fn resampled(&self, report: &Report) -> f64 {
+        let bootstrap = Bootstrap { resamples: RESAMPLES, confidence: ONE_SIGMA, seed: 0 };
+        let interval = self.baseline.compare(report, self.metric, &bootstrap).ok().and_then(|found| found.interval);
+        interval.map_or(0.0, |interval| (interval.high - interval.low) / 2.0)
+    }
+
+    /// Share of Matthews' correlation that is lost where the baseline's belief stands for the labels: answers that hardly
+    /// matter to accuracy may matter to a correlation.
+    fn matthews_doubt(&self, report: &Report) -> f64 {
+        let believed = |outcome: &Outcome| match outcome {
+            Outcome::Class { logits, .. } => softmax(logits).get(1).copied().unwrap_or(0.0),
+            _ => 0.0,
+        };
+        let correlation = |answers: &Report| {
+            let rows = self.baseline.outcomes.iter().zip(&answers.outcomes);
+            correlation(rows.map(|(a, b)| (believed(a), matches!(b, Outcome::Class { predicted: 1, .. }))))
+        };
+        let own = correlation(&self.baseline);
+        (own - correlation(report)) / own.abs().max(1e-9)
+    }
+}
+
+/// Matthews' correlation of answers with what is true with a probability each.
+fn correlation(rows: impl Iterator<Item = (f64, bool)>) -> f64 {
+    // [answered no, answered yes] x [untrue, true]
+    let mut counts = [[0.0; 2]; 2];
+    for (truth, yes) in rows {
+        counts[usize::from(yes)][0] += 1.0 - truth;
+        counts[usize::from(yes)][1] += truth;
+    }
+    let [[right_no, missed], [wrong_yes, right_yes]] = counts;
+    let sides = (right_yes + wrong_yes) * (right_yes + missed) * (right_no + wrong_yes) * (right_no + missed);
+    if sides > 0.0 { (right_yes * right_no - wrong_yes * missed) / sides.sqrt() } else { 0.0 }
 }
 
 const EMPTY: Verdict = Verdict {
@@ -120,6 +174,7 @@ const EMPTY: Verdict = Verdict {
     divergence: 0.0,
     agreement: 1.0,
     not_worse: 1.0,
+    counted: Counted { tokens: 0.0, values: 0.0 },
 };
 
 /// All answers of a model, by its engine.
@@ -203,6 +258,20 @@ mod tests {
         let labels = Outcome::Labels { gold: vec![1], predicted: vec![], logits: vec![0.0, 0.0] };
         assert!((loss(&labels) - 2.0 * 2f64.ln()).abs() < 1e-9);
         assert_eq!(loss(&Outcome::Score { gold: 2.0, predicted: 0.5 }), 2.25);
+    }
+
+    #[test]
+    fn correlations_with_what_is_believed() {
+        // Sure beliefs are labels: 3 of 4 answers right, 2 x 2 counts [[1, 0], [1, 2]].
+        let sure = [(1.0, true), (1.0, true), (0.0, true), (0.0, false)];
+        assert!((correlation(sure.into_iter()) - 2.0 / 12f64.sqrt()).abs() < 1e-12);
+        // Half a belief counts half on either side, and answers that are all the same say nothing.
+        assert_eq!(correlation([(0.5, true), (0.5, false)].into_iter()), 0.0);
+        assert_eq!(correlation([(1.0, true), (0.0, true)].into_iter()), 0.0);
+        // Where yes is rare, one doubtful yes less costs more of the correlation than of the answers.
+        let rows = |last: bool| (0..20).map(move |i| if i == 19 { (0.9, last) } else { (0.02, false) });
+        let rows = |last| rows(last).chain([(0.95, true)]);
+        assert!(correlation(rows(true)) - correlation(rows(false)) > 3.0 * (0.8 / 21.0));
     }
 
     #[test]

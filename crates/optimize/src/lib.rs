@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod anatomy;
+mod axes;
 mod cost;
 mod costs;
 mod elements;
@@ -15,6 +16,7 @@ mod judge;
 pub mod outcome;
 mod queue;
 mod recipe;
+mod running;
 mod search;
 mod stopwatch;
 mod surgeon;
@@ -26,6 +28,7 @@ pub use elements::{Element, queue as element_queue};
 pub use journal::Journal;
 pub use judge::{Judge, Verdict, answers, without_intervals};
 pub use recipe::{Left, Recipe};
+pub use running::{Counted, Prices, Running};
 pub use search::{Economy, Event, Search, Settings, Strategy, Tried};
 pub use stopwatch::{Stopwatch, Timed, median};
 pub use surgeon::{Moments, Spared, Surgeon};

@@ -2,14 +2,17 @@
 
 use crate::search::Tried;
 use crate::{Anatomy, Kind, Left, Recipe};
-use sparing_model::{Plan, Precision};
+use sparing_model::{AttentionPlan, LayerKeys, Plan, Precision};
 use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
 
 /// The best of what was tried within a budget, by what matters most. `None`: nothing that was tried is within it.
 pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
-    let within = |t: &Tried| match focus {
-        Focus::Accuracy => t.verdict.lost <= 0.0,
-        _ => t.verdict.within(budget),
+    let within = |t: &Tried| {
+        t.pays
+            && match focus {
+                Focus::Accuracy => t.verdict.lost <= 0.0,
+                _ => t.verdict.within(budget),
+            }
     };
     let worth = |t: &Tried| match focus {
         Focus::Speed => t.foreseen,
@@ -48,9 +51,7 @@ pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
             parts.push(format!("{gone} {blocks} block{} removed", if gone == 1 { "" } else { "s" }));
         }
     }
-    if let Some(cut) = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref()?.drop.as_ref()) {
-        parts.push(format!("tokens below {} of an even share leave", cut.all));
-    }
+    parts.extend(recipe.attention.iter().flat_map(|attention| chosen(attention, anatomy.layers)));
     match recipe.precision {
         Some(Precision::Int8) => parts.push("int8".into()),
         Some(Precision::Bf16) => parts.push("bf16".into()),
@@ -62,6 +63,26 @@ pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
         parts.push(format!("weights in {e}/{a}/{f} bits (embeddings/attention/feed-forward)"));
     }
     if parts.is_empty() { "the model as it came".into() } else { parts.join(", ") }
+}
+
+/// What is chosen while a model of so many layers runs, in words.
+fn chosen(attention: &AttentionPlan, layers: usize) -> Vec<String> {
+    let mut parts = Vec::new();
+    let list = |layers: Vec<String>| format!("layer{} {}", if layers.len() == 1 { "" } else { "s" }, layers.join(", "));
+    if let Some(tokens) = &attention.tokens {
+        let cut = |layer: usize| Some(tokens.of(layer).drop).filter(|cut| *cut > 0.0);
+        let cuts = (0..layers).filter_map(|layer| Some(format!("{layer} (below {} of an even share)", cut(layer)?)));
+        parts.push(format!("tokens leave in {}", list(cuts.collect())));
+    }
+    if let Some(keys) = &attention.keys {
+        let chooses = |layer: &usize| !matches!(keys.layers.get(layer), Some(LayerKeys::Exact));
+        let chosen = (0..layers).filter(chooses).map(|layer| layer.to_string());
+        parts.push(format!("chosen keys in {}", list(chosen.collect())));
+    }
+    if let Some(mca) = &attention.mca {
+        parts.push(format!("{} values, alpha {}", mca.sampler.name(), mca.alpha));
+    }
+    parts
 }
 
 /// What became of every part of the network. `group`: neurons of a weight group.
@@ -145,14 +166,49 @@ pub fn techniques(recipe: &Recipe, anatomy: &Anatomy) -> Vec<(&'static str, Reci
         }
         step(name, next.clone());
     }
-    next.attention = recipe.attention.clone();
-    step("dropped tokens", next);
+    let attention = recipe.attention.clone().unwrap_or_default();
+    let mut now = AttentionPlan { tokens: attention.tokens, ..AttentionPlan::default() };
+    let mut with = |name, attention: &AttentionPlan| {
+        step(name, Recipe { attention: Some(attention.clone()).filter(|a| !a.is_exact()), ..next.clone() });
+    };
+    with("dropped tokens", &now);
+    now.keys = attention.keys;
+    with("chosen keys", &now);
+    now.mca = attention.mca;
+    with("values within budgets", &now);
     steps
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_chosen_is_told_layer_by_layer() {
+        let attention = "graded:0.4,layer2=exact,drop=0,drop1=0.5,keys=auto,keys0=exact,keys1=exact,keys3=exact";
+        let told = chosen(&attention.parse().unwrap(), 4);
+        let want = [
+            "tokens leave in layer 1 (below 0.5 of an even share)",
+            "chosen keys in layer 2",
+            "graded values, alpha 0.4",
+        ];
+        assert_eq!(told, want);
+    }
+
+    #[test]
+    fn techniques_come_one_by_one() {
+        let attention = "graded:0.4,layer2=exact,drop=0,drop1=0.5,keys=auto,keys0=exact,keys1=exact,keys3=exact";
+        let recipe = Recipe {
+            attention: Some(attention.parse().unwrap()),
+            precision: Some(Precision::Int8),
+            ..Recipe::default()
+        };
+        let steps = techniques(&recipe, &Anatomy { sites: vec![], layers: 4 });
+        let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["precision", "dropped tokens", "chosen keys", "values within budgets"]);
+        assert_eq!(steps[3].1, recipe);
+        assert!(steps[1].1.attention.as_ref().is_some_and(|a| a.keys.is_none() && a.mca.is_none()));
+    }
 
     #[test]
     fn the_frontier_is_what_nothing_beats() {

@@ -84,7 +84,7 @@ fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error
                 let units = search.shop.anatomy.sites[element.site].units[element.units.clone()].to_vec();
                 let mut recipe = state.recipe.clone();
                 recipe.left.insert(element.site, Left::Dimmed(units, 1.0 - SLOPE));
-                let tried = search.attempt(&element.name(&search.shop.anatomy), &recipe, 0.0)?;
+                let tried = search.attempt(&element.name(&search.shop.anatomy), &recipe)?;
                 slopes.push((tried.verdict.loss - search.judge.own().loss).abs());
             }
             let mut order: Vec<usize> = (0..elements.len()).collect();
@@ -143,7 +143,7 @@ fn ends(search: &mut Search<'_>, state: &mut State, elements: &[&Element]) -> Re
 fn look(search: &mut Search<'_>, state: &mut State, element: &Element) -> Result<Action, Error> {
     let recipe = state.without(search, element);
     let name = element.name(&search.shop.anatomy);
-    let tried = search.attempt(&name, &recipe, 0.0)?;
+    let tried = search.attempt(&name, &recipe)?;
     let (loss, own) = (tried.verdict.loss, search.judge.own().loss);
     let settings = search.settings;
     let prune = match (settings.focus, settings.strategy) {
@@ -173,7 +173,7 @@ fn top_layers(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> {
                 recipe.left.insert(number, Left::Only(vec![]));
             }
         }
-        let tried = search.attempt(&format!("layer {layer}"), &recipe, 0.0)?;
+        let tried = search.attempt(&format!("layer {layer}"), &recipe)?;
         if !tried.verdict.within(search.settings.budget) || search.trials_left() == 0 {
             break;
         }

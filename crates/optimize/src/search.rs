@@ -1,9 +1,14 @@
 //! What all strategies share: settings, trials, and the record of what was tried.
 
-use crate::{Costs, Journal, Judge, Recipe, Verdict, Workshop, cost, queue};
+use crate::running::{Prices, Running};
+use crate::{Costs, Journal, Judge, Recipe, Stopwatch, Verdict, Workshop, cost, outcome, queue};
 use serde::{Deserialize, Serialize};
+use sparing_engine::Engine;
 use sparing_model::{Bits, Error, Model, Precision};
 use sparing_report::Focus;
+
+/// Rounds of the race that decides whether an economy stays.
+const ROUNDS: usize = 9;
 
 /// How plans are searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +42,10 @@ pub enum Economy {
     Width,
     /// Tokens that bring little to others leave.
     Tokens,
+    /// Attention looks at a few keys (sign matching); for long texts.
+    Keys,
+    /// Values are as precise as attention needs them.
+    Values,
     /// Linear maps in bf16 or int8.
     Precision,
     /// Weights stored in fewer bits.
@@ -45,8 +54,16 @@ pub enum Economy {
 
 impl Economy {
     /// All of them.
-    pub const ALL: [Economy; 6] =
-        [Economy::Blocks, Economy::Heads, Economy::Width, Economy::Tokens, Economy::Precision, Economy::Bits];
+    pub const ALL: [Economy; 8] = [
+        Economy::Blocks,
+        Economy::Heads,
+        Economy::Width,
+        Economy::Tokens,
+        Economy::Keys,
+        Economy::Values,
+        Economy::Precision,
+        Economy::Bits,
+    ];
 
     /// The name in flags and reports.
     pub fn name(self) -> &'static str {
@@ -55,6 +72,8 @@ impl Economy {
             Economy::Heads => "heads",
             Economy::Width => "width",
             Economy::Tokens => "tokens",
+            Economy::Keys => "keys",
+            Economy::Values => "values",
             Economy::Precision => "precision",
             Economy::Bits => "bits",
         }
@@ -106,6 +125,8 @@ pub struct Tried {
     pub bytes: u64,
     /// Whether the search went on from it.
     pub accepted: bool,
+    /// Whether all it economises saves time, as far as the clock was asked.
+    pub pays: bool,
 }
 
 /// What a search tells while it runs.
@@ -125,12 +146,18 @@ pub struct Search<'a> {
     pub judge: &'a Judge<'a>,
     /// What parts cost here.
     pub costs: &'a Costs,
+    /// Times them.
+    pub watch: &'a Stopwatch,
+    /// What economies that are chosen while a model runs are worth here; measured when the search begins.
+    pub prices: Prices,
     /// What the user wants.
     pub settings: &'a Settings,
     /// What was tried before.
     pub journal: Journal,
     /// Everything that was tried.
     pub tried: Vec<Tried>,
+    /// What the user should know of it.
+    pub notes: Vec<String>,
     /// Told what happens.
     pub tell: &'a mut dyn FnMut(Event<'_>),
     /// Asked often.
@@ -144,11 +171,56 @@ impl Search<'_> {
             Strategy::Cost => cost::search(self),
             _ => queue::search(self),
         };
-        match found {
-            Ok(()) => Ok(true),
+        // Stopped or not, nothing that does not pay is kept.
+        let complete = match found {
+            Ok(()) => true,
+            Err(_) if (self.stop)() => false,
+            Err(e) => return Err(e),
+        };
+        match self.settle() {
+            Ok(()) => Ok(complete),
             Err(_) if (self.stop)() => Ok(false),
             Err(e) => Err(e),
         }
+    }
+
+    /// Has the clock compare the best candidate with the same one without each economy that is chosen while it runs: what does
+    /// not pay is dropped.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Settings { focus, budget, .. } = *self.settings;
+        if focus != Focus::Speed {
+            return Ok(());
+        }
+        let mut settled: Vec<(Running, String)> = Vec::new();
+        while let Some(best) = outcome::best(&self.tried, focus, budget) {
+            let recipe = self.tried[best].recipe.clone();
+            let unsettled = |of: &Running| !settled.iter().any(|(done, key)| done == of && *key == recipe.key());
+            let asked = Running::ALL.into_iter().filter(unsettled);
+            let Some((of, without)) = asked.filter_map(|of| Some((of, of.without(&recipe)?))).next() else { break };
+            let ratio = self.race(&without, &recipe)?;
+            settled.push((of, recipe.key()));
+            if ratio >= 1.0 {
+                continue;
+            }
+            let alike = |tried: &&mut Tried| tried.recipe.attention == recipe.attention;
+            self.tried.iter_mut().filter(alike).for_each(|tried| tried.pays = false);
+            let note = format!(
+                "{} was given up: by the clock it made requests {:.1}% slower",
+                of.name(),
+                100.0 * (1.0 / ratio - 1.0)
+            );
+            self.notes.push(note);
+            if !(self.stop)() {
+                self.attempt("the same without what does not pay", &without)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first recipe's time over the second's, by the clock.
+    fn race(&self, first: &Recipe, second: &Recipe) -> Result<f64, Error> {
+        let engine = |recipe: &Recipe| Engine::compile(&self.shop.shape(recipe)?, self.judge.engine());
+        Ok(self.watch.race(&engine(first)?, &engine(second)?, ROUNDS)?.ratio)
     }
 
     /// Number of trials that are left.
@@ -156,8 +228,14 @@ impl Search<'_> {
         self.settings.trials.saturating_sub(self.tried.len())
     }
 
-    /// Tries a recipe: what its answers are worth. `tokens`: share of the layers' time that dropped tokens save.
-    pub(crate) fn attempt(&mut self, what: &str, recipe: &Recipe, tokens: f64) -> Result<Tried, Error> {
+    /// Share of the layers' time that is saved by what a candidate chooses while it runs.
+    pub(crate) fn chosen(&self, tried: &Tried) -> f64 {
+        let architecture = &self.shop.model.architecture;
+        self.prices.saved(tried.recipe.attention.as_ref(), &tried.verdict.counted, architecture)
+    }
+
+    /// Tries a recipe: what its answers are worth.
+    pub(crate) fn attempt(&mut self, what: &str, recipe: &Recipe) -> Result<Tried, Error> {
         if (self.stop)() {
             return Err(Error::new("stopped"));
         }
@@ -171,8 +249,16 @@ impl Search<'_> {
             }
         };
         let bytes = self.shop.bytes(&model);
-        let foreseen = self.costs.ratio(recipe, &self.shop.anatomy, tokens);
-        let tried = Tried { recipe: recipe.clone(), verdict, foreseen, time_ratio: None, bytes, accepted: false };
+        let mut tried = Tried {
+            recipe: recipe.clone(),
+            verdict,
+            foreseen: 1.0,
+            time_ratio: None,
+            bytes,
+            accepted: false,
+            pays: true,
+        };
+        tried.foreseen = self.costs.ratio(recipe, &self.shop.anatomy, self.chosen(&tried));
         (self.tell)(Event::Trial(what, &tried));
         self.tried.push(tried.clone());
         Ok(tried)
@@ -203,7 +289,7 @@ impl Search<'_> {
                 continue;
             }
             let recipe = Recipe { precision: Some(precision), ..Recipe::default() };
-            let tried = self.attempt("precision", &recipe, 0.0)?;
+            let tried = self.attempt("precision", &recipe)?;
             if tried.verdict.within(self.settings.budget) {
                 self.accept();
                 best = (recipe, ratio);
@@ -219,7 +305,7 @@ impl Search<'_> {
         }
         (self.tell)(Event::Phase("bits", 1));
         let recipe = Recipe { bits: Some(Bits::all(8)), ..begin.clone() };
-        if self.attempt("8 bits", &recipe, 0.0)?.verdict.within(self.settings.budget) {
+        if self.attempt("8 bits", &recipe)?.verdict.within(self.settings.budget) {
             self.accept();
             return Ok(recipe);
         }

@@ -1,7 +1,7 @@
 //! Where recipes become models.
 
 use crate::{Anatomy, Kind, Left, Moments, Recipe, Site, Spared};
-use sparing_model::{Bits, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers};
+use sparing_model::{Bits, Calibration, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers};
 use sparing_quantize::{Part, Quantize, ScaleChoice, Statistics, Target, bits_of, targets};
 use std::sync::Mutex;
 
@@ -14,6 +14,8 @@ pub struct Workshop<'a> {
     /// Per site: what is left at every number of units that was prepared, most first.
     ladders: Vec<Vec<Spared>>,
     statistics: Option<Statistics>,
+    /// Of the model as it came; for values within budgets.
+    calibration: Option<Calibration>,
 }
 
 impl<'a> Workshop<'a> {
@@ -21,7 +23,30 @@ impl<'a> Workshop<'a> {
     pub fn new(model: &'a Model) -> Result<Workshop<'a>, Error> {
         let anatomy = Anatomy::of(&model.architecture)?;
         let ladders = vec![Vec::new(); anatomy.sites.len()];
-        Ok(Workshop { model, anatomy, ladders, statistics: None })
+        Ok(Workshop { model, anatomy, ladders, statistics: None, calibration: None })
+    }
+
+    /// Lets values have budgets, by a calibration of the model as it came.
+    pub fn calibrate(&mut self, calibration: Calibration) {
+        self.calibration = Some(calibration);
+    }
+
+    /// Whether values can have budgets.
+    pub fn is_calibrated(&self) -> bool {
+        self.calibration.is_some()
+    }
+
+    /// The model with its own calibration, where its plan needs one.
+    pub(crate) fn fitted(&self, model: Model) -> Result<Model, Error> {
+        let mca = model.plan.attention.as_ref().and_then(|attention| attention.mca.as_ref());
+        let needed = mca.is_some_and(|mca| mca.sampler.needs_calibration());
+        match self.calibration.as_ref().filter(|_| needed) {
+            Some(calibration) => {
+                let own = calibration.of_heads(&self.model.architecture, &model)?;
+                Ok(model.calibrated(own))
+            }
+            None => Ok(model),
+        }
     }
 
     /// Prepares every site for these numbers of units (descending), from what its maps read. `progress` gets sites done;
@@ -92,7 +117,7 @@ impl<'a> Workshop<'a> {
         if recipe.precision.is_some() {
             model.plan.precision = recipe.precision;
         }
-        Ok(model)
+        self.fitted(model)
     }
 
     /// Makes the model of a recipe as it will be saved, with its weights rounded where the recipe says so, or where they
@@ -119,7 +144,7 @@ impl<'a> Workshop<'a> {
         let tensors = changed.tensors.into_iter().filter(|t| recipe.bits.is_some() || !rounded(&t.name)).collect();
         model.weights = model.weights.replace(tensors)?;
         model.plan = plan;
-        Ok(model)
+        self.fitted(model)
     }
 
     /// Bytes of a candidate's weights as they would be saved: rounded where they came rounded.

@@ -16,6 +16,7 @@ mod request;
 mod result;
 mod save;
 mod setting;
+pub mod time;
 
 pub use candidate::{Candidate, Interval};
 pub use card::BaseCard;

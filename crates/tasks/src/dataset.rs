@@ -152,6 +152,11 @@ impl Dataset {
         Ok(held)
     }
 
+    /// Leaves so many examples at most, drawn at random, in their order.
+    pub fn thin(&mut self, rows: usize, seed: u64) {
+        Select { sample: Some(rows), seed, ..Select::default() }.apply(&mut self.examples);
+    }
+
     fn finish(mut self, select: &Select) -> Result<Dataset, Error> {
         if self.examples.is_empty() && select.rows() > 0 {
             return Err(Error::new(format!("{}: no examples in it", self.source)));
@@ -210,6 +215,9 @@ mod tests {
         assert_ne!(a, take(select(Some(50), None, 2)));
         assert_eq!(a[..5], take(select(Some(50), Some(5), 1)));
         assert_eq!(take(select(None, Some(3), 0)), [2, 3, 4]);
+        let mut thinned = Dataset::builtin("sst2", &Select::default()).unwrap();
+        thinned.thin(50, 1);
+        assert_eq!(thinned.examples.iter().map(|e| e.line).collect::<Vec<_>>(), a);
         assert!(Dataset::builtin("sst2", &select(None, Some(0), 0)).is_err());
     }
 }

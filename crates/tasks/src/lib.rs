@@ -51,6 +51,7 @@ pub use gold::Gold;
 pub use mean::Mean;
 pub use outcome::{Labels, Metric, Outcome};
 pub use prepared::Prepared;
+pub use random::Random;
 pub use report::{Report, Value};
 pub use table::Columns;
 pub use task::{Split, Task};

@@ -2,14 +2,17 @@
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// 64 random bits.
+    #[allow(clippy::should_implement_trait)] // there is always a next one
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,7 +21,7 @@ impl Random {
     }
 
     /// A number in `0..n` by multiply and shift; the bias is below `n / 2^64`.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         ((self.next() as u128 * n as u128) >> 64) as usize
     }
 
@@ -29,7 +32,7 @@ impl Random {
     }
 
     /// `k` different numbers of `0..n`, ascending (all of them when `k >= n`).
-    pub(crate) fn choose(&mut self, n: usize, k: usize) -> Vec<usize> {
+    pub fn choose(&mut self, n: usize, k: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..n).collect();
         if k >= n {
             return all;
@@ -41,6 +44,13 @@ impl Random {
         all.truncate(k);
         all.sort_unstable();
         all
+    }
+
+    /// Puts things into a random order.
+    pub fn shuffle<T>(&mut self, things: &mut [T]) {
+        for i in (1..things.len()).rev() {
+            things.swap(i, self.below(i + 1));
+        }
     }
 }
 
@@ -55,6 +65,19 @@ mod tests {
         assert_eq!(random.next(), 6457827717110365317);
         assert_eq!(random.next(), 3203168211198807973);
         assert_eq!(random.next(), 9817491932198370423);
+    }
+
+    #[test]
+    fn every_order_is_as_likely() {
+        let mut random = Random::new(3);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..6000 {
+            let mut three = [0, 1, 2];
+            random.shuffle(&mut three);
+            *counts.entry(three).or_insert(0) += 1;
+        }
+        // 1000 each; six standard deviations are 173.
+        assert!(counts.len() == 6 && counts.values().all(|n| (827..1173).contains(n)), "{counts:?}");
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl DataArgs {
             return Err(Failure::Usage(format!("--unseen {}: these rows are searched with", search.source)));
         }
         let calibration = self.calibration(task, &search, seed);
-        thin(&mut search, self.search_rows, seed);
+        search.thin(self.search_rows, seed);
         Ok(Data { calibration, search, unseen, name })
     }
 
@@ -104,21 +104,10 @@ impl DataArgs {
         };
         train.unwrap_or_else(|| {
             let mut own = search.clone();
-            thin(&mut own, self.calibration_rows, seed);
+            own.thin(self.calibration_rows, seed);
             own
         })
     }
-}
-
-/// Leaves so many rows, drawn at random, in their order.
-fn thin(dataset: &mut Dataset, rows: usize, seed: u64) {
-    while dataset.examples.len() >= 2 * rows {
-        // Halves are drawn at random; what is taken out is not looked at.
-        if dataset.hold_out(seed).is_err() {
-            break;
-        }
-    }
-    dataset.examples.truncate(rows);
 }
 
 fn file_name(path: Option<&Path>) -> String {

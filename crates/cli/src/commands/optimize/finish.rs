@@ -90,7 +90,7 @@ pub fn finish(
         version: Report::VERSION,
         command: command(),
         seed: args.seed,
-        created: now(),
+        created: sparing_report::time::now(),
         seconds: Some(start.elapsed().as_secs_f64()),
         machine: here(&work.baseline),
         versions: Versions { sparing: env!("CARGO_PKG_VERSION").into() },
@@ -240,7 +240,7 @@ fn timing(args: &OptimizeArgs, work: &Work<'_>) -> String {
 
 /// What the user should know.
 fn notes(data: &Data, settings: &Settings, work: &Work<'_>, found: &Found, before: &Scores) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = found.notes.clone();
     if !found.complete {
         notes.push("the search was stopped before its end".into());
     }
@@ -296,20 +296,4 @@ fn command() -> String {
     };
     let args = std::env::args().skip(1).map(quoted);
     std::iter::once("sparing".to_string()).chain(args).collect::<Vec<_>>().join(" ")
-}
-
-/// The time as RFC 3339 has it, in UTC.
-fn now() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let (days, rest) = (since / 86_400, since % 86_400);
-    // Days to a date: Howard Hinnant, "chrono-compatible low-level date algorithms".
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = year_of_era + era * 400 + carry;
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }

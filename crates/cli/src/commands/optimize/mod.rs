@@ -61,7 +61,8 @@ pub struct OptimizeArgs {
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     max_loss: f64,
 
-    /// What may be economised: blocks, heads, width, tokens, precision, bits [default: all that suit the focus]
+    /// What may be economised: blocks, heads, width, tokens, keys, values, precision, bits [default: all that suit the
+    /// focus and can pay at the lengths of the data]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = economy)]
     economies: Vec<Economy>,
 

@@ -2,17 +2,23 @@
 
 use super::OptimizeArgs;
 use super::data::Data;
+use crate::commands::calibrate::collect;
 use crate::console::Paint;
 use crate::failure::Failure;
 use crate::{console, interrupt, progress};
 use indicatif::ProgressBar;
 use sparing_engine::Engine;
-use sparing_model::{Model, Precision};
-use sparing_optimize::{Costs, Event, Journal, Judge, Search, Settings, Stopwatch, Strategy, Tried, Workshop};
+use sparing_model::{AttentionPlan, Mca, Model, Precision};
+use sparing_optimize::{
+    Costs, Economy, Event, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried, Workshop,
+};
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
+use sparing_report::Focus;
 use sparing_tasks::Dataset;
 
+/// Texts that values are calibrated with: there is little to learn, and it is soon learnt.
+const VALUE_TEXTS: usize = 256;
 /// Requests that are timed in a round.
 const REQUESTS: usize = 48;
 
@@ -32,6 +38,8 @@ pub struct Found {
     pub best: Option<usize>,
     /// Whether it came to its own end.
     pub complete: bool,
+    /// What the search has to say of it.
+    pub notes: Vec<String>,
 }
 
 impl<'a> Work<'a> {
@@ -50,7 +58,7 @@ impl<'a> Work<'a> {
         let watch = Stopwatch::new(sequences(model, &data.search, args)?, args.batch, REQUESTS);
         let mut shop = Workshop::new(model)?;
         let precisions: &[Precision] =
-            if settings.may(sparing_optimize::Economy::Precision) { &[Precision::Int8, Precision::Bf16] } else { &[] };
+            if settings.may(Economy::Precision) { &[Precision::Int8, Precision::Bf16] } else { &[] };
         let costs = Costs::measure(model, &shop.anatomy, &watch, &args.engine(), &baseline, precisions)?;
         spinner.finish_and_clear();
         if settings.strategy == Strategy::Cost {
@@ -79,20 +87,23 @@ impl<'a> Work<'a> {
             shop: &self.shop,
             judge: &self.judge,
             costs: &self.costs,
+            watch: &self.watch,
+            prices: Prices::default(),
             settings,
             journal,
             tried: Vec::new(),
+            notes: Vec::new(),
             tell: &mut tell,
             stop: &mut stop,
         };
         let complete = search.run()?;
-        let tried = search.tried;
+        let (tried, notes) = (search.tried, search.notes);
         teller.end();
         if !complete {
             console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
-        Ok(Found { tried, best, complete })
+        Ok(Found { tried, best, complete, notes })
     }
 }
 
@@ -111,6 +122,14 @@ fn prepare(
     settings: &Settings,
     shop: &mut Workshop<'_>,
 ) -> Result<(), Failure> {
+    if settings.may(Economy::Values) && settings.focus == Focus::Speed {
+        let mut texts = data.calibration.clone();
+        texts.thin(VALUE_TEXTS, args.seed);
+        // A model that cannot have budgets does without.
+        if budgets_suit(model) {
+            shop.calibrate(collect(model, &texts, &args.evaluation(), args.threads)?);
+        }
+    }
     let exact = sparing_engine::Options { precision: Some(Precision::F32), ..args.engine() };
     let engine = Engine::compile(model, &exact)?;
     let bar = progress::bar(0, "calibration texts");
@@ -129,6 +148,12 @@ fn prepare(
     })?;
     bar.finish_and_clear();
     if whole { Ok(()) } else { Err(Failure::Interrupted) }
+}
+
+/// Whether values of this network can have budgets.
+fn budgets_suit(model: &Model) -> bool {
+    let plan = AttentionPlan { mca: Some(Mca::new(1.0)), ..AttentionPlan::default() };
+    plan.check_for(&model.architecture).is_ok()
 }
 
 /// Numbers of units to prepare for, from many to none: every head, every group of neurons.

@@ -1,0 +1,201 @@
+//! What can be economised, in steps: each step saves something and changes something.
+
+use crate::running::{Running, budgeted, choosing, dropping, reconciled};
+use crate::search::{Economy, Search};
+use crate::{Kind, Left, Recipe};
+use sparing_model::{Bits, Error};
+use sparing_report::Focus;
+
+/// Measures of attention below which tokens leave; see [`sparing_model::Tokens::drop`].
+const CUTS: [f32; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0];
+/// How coarse values may be; see [`sparing_model::Mca::alpha`].
+const ALPHAS: [f32; 4] = [0.1, 0.2, 0.4, 0.8];
+/// Layers, from the first on, that tokens may leave in: in more there is nothing left to leave.
+const LAYERS: usize = 8;
+/// Bits to store weights in.
+const BITS: [u32; 5] = [8, 6, 5, 4, 3];
+
+/// The bits of a part.
+pub(crate) type PartOf = fn(&mut Bits) -> &mut Option<u32>;
+
+/// One way to economise, in steps.
+pub(crate) struct Axis {
+    pub name: String,
+    pub what: What,
+    /// From the mildest to the harshest.
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum What {
+    Site(usize),
+    /// Tokens that leave in a layer.
+    Tokens(usize),
+    /// Keys that a layer chooses.
+    Keys(usize),
+    Values,
+    Bits(PartOf),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    /// Units left, a cut's or an alpha's number, or bits.
+    pub to: usize,
+    /// Share of the whole time (or bytes) that it saves, from the axis's beginning.
+    pub saved: f64,
+    /// How much it changes the answers.
+    pub change: f64,
+}
+
+impl Step {
+    fn new(to: usize, saved: f64) -> Step {
+        Step { to, saved, change: f64::INFINITY }
+    }
+}
+
+impl Axis {
+    fn new(name: impl Into<String>, what: What, steps: Vec<Step>) -> Axis {
+        Axis { name: name.into(), what, steps }
+    }
+
+    /// Whether what a step saves is known only once it was tried.
+    pub fn is_counted(&self) -> bool {
+        matches!(self.what, What::Tokens(_) | What::Values)
+    }
+
+    /// What a step further saves and changes.
+    pub fn further(&self, taken: usize) -> Option<(f64, f64)> {
+        let next = self.steps.get(taken)?;
+        let now = taken.checked_sub(1).map_or((0.0, 0.0), |step| (self.steps[step].saved, self.steps[step].change));
+        Some((next.saved - now.0, (next.change - now.1).max(1e-9)))
+    }
+
+    /// How the change grows with the steps, as far as that can be foreseen.
+    pub fn foreseen(&self, search: &Search<'_>) -> Vec<f64> {
+        let of = |step: &Step| match self.what {
+            What::Site(site) => {
+                let rung = search.shop.ladder(site).iter().find(|rung| rung.kept.len() == step.to);
+                rung.map_or(1.0, |rung| rung.error).max(1e-12)
+            }
+            What::Tokens(_) => f64::from(CUTS[step.to]).powi(2),
+            What::Values => f64::from(ALPHAS[step.to]).powi(2),
+            What::Keys(_) => 1.0,
+            // A bit less is four times the squared error.
+            What::Bits(_) => 0.25f64.powi(step.to as i32),
+        };
+        self.steps.iter().map(of).collect()
+    }
+
+    /// How far along a step is, for what is counted: between nothing and the last.
+    pub fn along(&self, step: usize) -> f64 {
+        match self.what {
+            What::Tokens(_) => f64::from(CUTS[self.steps[step].to]),
+            What::Values => f64::from(ALPHAS[self.steps[step].to]),
+            _ => (step + 1) as f64,
+        }
+    }
+}
+
+/// What may be economised, with what each step saves as far as that is known.
+pub(crate) fn axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Error> {
+    let settings = search.settings;
+    let shares = shares(search, begin)?;
+    let mut axes = Vec::new();
+    for (number, site) in search.shop.anatomy.sites.iter().enumerate() {
+        let economy = if site.kind == Kind::Attention { Economy::Heads } else { Economy::Width };
+        let all = site.units.len();
+        let may = |left: usize| if left == 0 { settings.may(Economy::Blocks) } else { settings.may(economy) };
+        let rungs = search.shop.ladder(number).iter().map(|rung| rung.kept.len());
+        let step = |left: usize| Step::new(left, shares[number] * (all - left) as f64 / all as f64);
+        let steps = rungs.filter(|left| *left < all && may(*left)).map(step).collect();
+        axes.push(Axis::new(site.name(), What::Site(number), steps));
+    }
+    if settings.focus == Focus::Speed {
+        axes.extend(running(search));
+    }
+    if settings.may(Economy::Bits) && settings.focus == Focus::Size {
+        axes.extend(bit_axes(search, begin));
+    }
+    Ok(axes)
+}
+
+/// What is chosen while the model runs, where the clock says that it can pay.
+fn running(search: &Search<'_>) -> Vec<Axis> {
+    let layers = search.shop.model.architecture.layers.len();
+    let steps = |count: usize| (0..count).map(|number| Step::new(number, 0.0)).collect::<Vec<_>>();
+    let mut axes = Vec::new();
+    // The last layer never chooses.
+    let choosing = 0..layers.saturating_sub(1);
+    if search.prices.pays(Running::Tokens) {
+        let axis = |layer| Axis::new(format!("tokens in layer {layer}"), What::Tokens(layer), steps(CUTS.len()));
+        axes.extend(choosing.clone().take(LAYERS).map(axis));
+    }
+    if search.prices.pays(Running::Keys) {
+        let saved = search.prices.keys();
+        let axis = |layer| Axis::new(format!("keys in layer {layer}"), What::Keys(layer), vec![Step::new(0, saved)]);
+        axes.extend(choosing.map(axis));
+    }
+    if search.prices.pays(Running::Values) {
+        axes.push(Axis::new("values", What::Values, steps(ALPHAS.len())));
+    }
+    axes
+}
+
+/// Fewer bits, part by part.
+fn bit_axes(search: &Search<'_>, begin: &Recipe) -> Vec<Axis> {
+    let parts: [(&str, PartOf); 3] = [
+        ("bits of embeddings", |b| &mut b.embeddings),
+        ("bits of attention", |b| &mut b.attention),
+        ("bits of feed-forward blocks", |b| &mut b.ffn),
+    ];
+    let bytes = |recipe: &Recipe| search.shop.make(recipe).map_or(0.0, |model| model.weights.size_in_bytes() as f64);
+    let whole = bytes(begin).max(1.0);
+    let axis = |(name, part): (&str, PartOf)| {
+        let mut steps = Vec::new();
+        for bits in BITS {
+            let mut recipe = begin.clone();
+            let all = recipe.bits.get_or_insert_with(Bits::default);
+            if part(all).is_some_and(|now| now <= bits) {
+                continue;
+            }
+            *part(all) = Some(bits);
+            steps.push(Step::new(bits as usize, 1.0 - bytes(&recipe) / whole));
+        }
+        Axis::new(name, What::Bits(part), steps)
+    };
+    parts.into_iter().map(axis).collect()
+}
+
+/// Share of the time (or bytes) that goes into the units of each site.
+fn shares(search: &Search<'_>, begin: &Recipe) -> Result<Vec<f64>, Error> {
+    let sites = &search.shop.anatomy.sites;
+    if search.settings.focus == Focus::Speed {
+        return Ok((0..sites.len()).map(|site| search.costs.share(site)).collect());
+    }
+    let whole = search.shop.make(begin)?.weights.size_in_bytes() as f64;
+    let bytes = |of: &crate::Site| {
+        let bits = begin.bits.and_then(|b| if of.kind == Kind::Attention { b.attention } else { b.ffn });
+        let each = bits.map_or(4.0, |bits| f64::from(bits) / 8.0);
+        (of.units.len() * of.unit_weights) as f64 * each / whole
+    };
+    Ok(sites.iter().map(bytes).collect())
+}
+
+/// The recipe after so many steps on each axis.
+pub(crate) fn recipe(search: &Search<'_>, begin: &Recipe, axes: &[Axis], place: &[usize]) -> Recipe {
+    let architecture = &search.shop.model.architecture;
+    let mut recipe = begin.clone();
+    let mut attention = recipe.attention.take().unwrap_or_default();
+    for (axis, taken) in axes.iter().zip(place) {
+        let Some(step) = taken.checked_sub(1).and_then(|step| axis.steps.get(step)) else { continue };
+        match axis.what {
+            What::Site(site) => _ = recipe.left.insert(site, Left::Best(step.to)),
+            What::Tokens(layer) => attention = dropping(attention, layer, CUTS[step.to]),
+            What::Keys(layer) => attention = choosing(attention, layer, architecture.layers.len()),
+            What::Values => attention = budgeted(attention, ALPHAS[step.to]),
+            What::Bits(part) => *part(recipe.bits.get_or_insert_with(Bits::default)) = Some(step.to as u32),
+        }
+    }
+    recipe.attention = Some(reconciled(attention, architecture)).filter(|attention| !attention.is_exact());
+    recipe
+}

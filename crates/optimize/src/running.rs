@@ -1,0 +1,241 @@
+//! Economies that are chosen text by text while the model runs: tokens that leave, keys that are looked at, values as precise
+//! as attention needs them. What they leave out is counted; what that is worth in the clock is measured, coarsely, for
+//! choosing costs time as well, and few rows are not computed as fast as many.
+
+use crate::{Recipe, Stopwatch, Workshop};
+use serde::{Deserialize, Serialize};
+use sparing_engine::{Engine, Options};
+use sparing_model::{
+    Architecture, AttentionPlan, ByLayer, Error, Keep, Keys, LayerAlpha, LayerKeys, Mca, Sampler, Tokens, Wanted,
+};
+
+/// A cut below which nothing leaves, though everything is measured.
+const NOTHING: f32 = 1e-6;
+/// A cut below which much leaves.
+const MUCH: f32 = 0.7;
+/// An alpha that leaves out much of the values.
+const COARSE: f32 = 1.0;
+/// Rounds of a race.
+const ROUNDS: usize = 7;
+/// Savings below this are not worth a choice.
+const LEAST: f64 = 0.01;
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Running {
+    /// Tokens leave.
+    Tokens,
+    /// Attention over chosen keys.
+    Keys,
+    /// Values within budgets.
+    Values,
+}
+
+impl Running {
+    /// All of them.
+    pub const ALL: [Running; 3] = [Running::Tokens, Running::Keys, Running::Values];
+
+    /// What it is, in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Running::Tokens => "letting tokens leave",
+            Running::Keys => "attention over chosen keys",
+            Running::Values => "values within budgets",
+        }
+    }
+
+    /// The recipe without it; `None` where it is not there.
+    pub fn without(self, recipe: &Recipe) -> Option<Recipe> {
+        let mut attention = recipe.attention.clone()?;
+        let was_there = match self {
+            Running::Tokens => attention.tokens.take().is_some(),
+            Running::Keys => attention.keys.take().is_some(),
+            Running::Values => attention.mca.take().is_some(),
+        };
+        let attention = Some(attention).filter(|attention| !attention.is_exact());
+        was_there.then(|| Recipe { attention, ..recipe.clone() })
+    }
+}
+
+/// What was counted while a candidate ran: shares of the exact operations that were not done.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Counted {
+    /// Because tokens left.
+    pub tokens: f64,
+    /// Because values had budgets.
+    pub values: f64,
+}
+
+impl Counted {
+    /// By an engine since it was made.
+    pub fn by(engine: &Engine) -> Counted {
+        let spent = engine.spending();
+        let share = |saved: u64| saved as f64 / (spent.model_exact as f64).max(1.0);
+        Counted { tokens: share(spent.skipped), values: share(spent.values_exact.saturating_sub(spent.values)) }
+    }
+}
+
+/// What they are worth in the clock, as shares of the time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    /// What it costs to measure in one layer which tokens may leave.
+    measuring: f64,
+    /// Time saved for operations saved because tokens left, and because values had budgets.
+    tokens: f64,
+    values: f64,
+    /// Time that chosen keys save in one layer.
+    keys: f64,
+}
+
+impl Default for Prices {
+    /// An operation saved is its time saved, and choosing is free.
+    fn default() -> Prices {
+        Prices { measuring: 0.0, tokens: 1.0, values: 1.0, keys: 0.0 }
+    }
+}
+
+impl Prices {
+    /// Races engines with and without, on top of a recipe, for those that may be chosen. Rounded to hundredths of the time
+    /// and tenths of a saving: what is left after that is the machine, not its mood.
+    pub fn measure(
+        shop: &Workshop<'_>,
+        begin: &Recipe,
+        watch: &Stopwatch,
+        options: &Options,
+        may: &[Running],
+    ) -> Result<Prices, Error> {
+        let model = shop.shape(begin)?;
+        let architecture = &model.architecture;
+        let plain = Engine::compile(&model, options)?;
+        let race = |attention: AttentionPlan| -> Result<(f64, Engine), Error> {
+            let model = shop.shape(&Recipe { attention: Some(attention), ..begin.clone() })?;
+            let engine = Engine::compile(&model, options)?;
+            let ratio = watch.race(&plain, &engine, ROUNDS)?.ratio;
+            Ok((1.0 - 1.0 / ratio, engine))
+        };
+        let able = |attention: &AttentionPlan| attention.check_for(architecture).is_ok();
+        let mut prices = Prices { measuring: 0.0, tokens: 0.0, values: 0.0, keys: 0.0 };
+        let layers = architecture.layers.len();
+        let drop = |cut: f32| (0..layers).fold(AttentionPlan::default(), |plan, layer| dropping(plan, layer, cut));
+        if may.contains(&Running::Tokens) && able(&drop(MUCH)) {
+            let idle = hundredths(race(drop(NOTHING))?.0).min(0.0);
+            let (saved, engine) = race(drop(MUCH))?;
+            prices.measuring = -idle / layers.saturating_sub(1).max(1) as f64;
+            prices.tokens = worth(saved - idle, Counted::by(&engine).tokens);
+        }
+        if may.contains(&Running::Values) && shop.is_calibrated() && able(&budgeted(AttentionPlan::default(), COARSE)) {
+            let (saved, engine) = race(budgeted(AttentionPlan::default(), COARSE))?;
+            prices.values = worth(saved, Counted::by(&engine).values);
+        }
+        let choosing = (0..layers).fold(AttentionPlan::default(), |plan, layer| choosing(plan, layer, layers));
+        if may.contains(&Running::Keys) && able(&choosing) {
+            let chosen = choosing.keys.as_ref();
+            let layers = (0..layers).filter(|layer| chosen.is_some_and(|k| k.of(*layer, architecture).is_some()));
+            let layers = layers.count().max(1);
+            // Texts too short to have more keys than are kept need no race.
+            let model = shop.shape(&Recipe { attention: Some(choosing.clone()), ..begin.clone() })?;
+            let flops = |engine: &Engine| engine.ledger(&watch.lengths(), &Wanted::Head).flops() as f64;
+            if flops(&Engine::compile(&model, options)?) < (1.0 - LEAST) * flops(&plain) {
+                prices.keys = hundredths(race(choosing)?.0).max(0.0) / layers as f64;
+            }
+        }
+        Ok(prices)
+    }
+
+    /// Share of the time that a plan saves, given what was counted; negative where choosing costs more.
+    pub fn saved(&self, attention: Option<&AttentionPlan>, counted: &Counted, architecture: &Architecture) -> f64 {
+        let Some(attention) = attention else { return 0.0 };
+        let layers = || 0..architecture.layers.len();
+        let measure = |layer: &usize| attention.tokens.as_ref().is_some_and(|t| t.of(*layer).measures());
+        // The last layer never chooses.
+        let measured = layers().take(architecture.layers.len().saturating_sub(1)).filter(measure).count();
+        let choose = |layer: &usize| attention.keys.as_ref().is_some_and(|k| k.of(*layer, architecture).is_some());
+        let keys = layers().filter(choose).count() as f64 * self.keys;
+        self.tokens * counted.tokens - self.measuring * measured as f64 + self.values * counted.values + keys
+    }
+
+    /// Share of the time that chosen keys save in one layer.
+    pub(crate) fn keys(&self) -> f64 {
+        self.keys
+    }
+
+    /// What a choice that leaves nothing out saves: less than nothing.
+    pub(crate) fn idle(&self, what: crate::axes::What) -> f64 {
+        if matches!(what, crate::axes::What::Tokens(_)) { -self.measuring } else { 0.0 }
+    }
+
+    /// Whether there is anything to win at the lengths that were timed.
+    pub fn pays(&self, what: Running) -> bool {
+        match what {
+            Running::Tokens => self.tokens > 0.0,
+            Running::Values => self.values > 0.0,
+            Running::Keys => self.keys > 0.0,
+        }
+    }
+}
+
+/// Time saved for operations saved, in tenths. Nothing where there is hardly any.
+fn worth(saved: f64, counted: f64) -> f64 {
+    if saved < LEAST || counted < LEAST { 0.0 } else { (10.0 * (saved / counted).min(1.0)).round() / 10.0 }
+}
+
+fn hundredths(share: f64) -> f64 {
+    (100.0 * share).round() / 100.0
+}
+
+/// Tokens below the cut leave in a layer.
+pub(crate) fn dropping(mut attention: AttentionPlan, layer: usize, cut: f32) -> AttentionPlan {
+    let tokens = attention.tokens.get_or_insert_with(Tokens::default);
+    tokens.drop.get_or_insert_with(|| ByLayer::new(0.0)).layers.insert(layer, cut);
+    attention
+}
+
+/// One of so many layers looks at as many keys as the paper has for a text's length.
+pub(crate) fn choosing(mut attention: AttentionPlan, layer: usize, layers: usize) -> AttentionPlan {
+    let keys = attention.keys.get_or_insert_with(|| Keys {
+        ends: true,
+        layers: (0..layers).map(|layer| (layer, LayerKeys::Exact)).collect(),
+        ..Keys::new(Keep::Auto)
+    });
+    keys.layers.insert(layer, LayerKeys::Keep(Keep::Auto));
+    attention
+}
+
+/// Values within budgets of this alpha, in all layers.
+pub(crate) fn budgeted(mut attention: AttentionPlan, alpha: f32) -> AttentionPlan {
+    attention.mca = Some(Mca { sampler: Sampler::Graded, ..Mca::new(alpha) });
+    attention
+}
+
+/// Where several want the same layer: tokens save most, then keys, then values.
+pub(crate) fn reconciled(mut attention: AttentionPlan, architecture: &Architecture) -> AttentionPlan {
+    let Some(mut keys) = attention.keys.take() else { return attention };
+    let mut chosen = false;
+    for layer in 0..architecture.layers.len() {
+        if keys.of(layer, architecture).is_none() {
+            continue;
+        }
+        if attention.tokens.as_ref().is_some_and(|tokens| tokens.of(layer).measures()) {
+            keys.layers.insert(layer, LayerKeys::Exact);
+        } else {
+            chosen = true;
+            attention.mca.iter_mut().for_each(|mca| _ = mca.layers.insert(layer, LayerAlpha::Exact));
+        }
+    }
+    attention.keys = chosen.then_some(keys);
+    attention
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn savings_that_choosing_eats_are_not_worth_it() {
+        assert_eq!(worth(0.09, 0.1), 0.9);
+        assert_eq!(worth(0.2, 0.1), 1.0);
+        assert_eq!(worth(0.034, 0.1), 0.3);
+        assert_eq!((worth(-0.02, 0.1), worth(0.005, 0.1), worth(0.3, 0.0)), (0.0, 0.0, 0.0));
+        assert_eq!((hundredths(0.0149), hundredths(-0.026)), (0.01, -0.03));
+    }
+}
