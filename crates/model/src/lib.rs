@@ -39,7 +39,7 @@ pub use hub::{OpenOptions, Transfer};
 pub use keys::{Keep, Keys, KeysBy, LayerKeys};
 pub use load::{LoadOptions, Model};
 pub use mca::{AttentionPlan, LayerAlpha, Length, Mca, Pooling, Sampler};
-pub use plan::{Activations, Bits, Plan, Precision, Quantization};
+pub use plan::{Activations, Bits, LayerBits, Plan, Precision, Quantization};
 pub use prune::{Edits, FfnEdit, LayerEdit, NewNumbers};
 pub use save::write_directory;
 pub use tokenizer::{Encoded, Tokenizer};

@@ -41,6 +41,9 @@ pub struct Quantization {
     /// Bits of the stored weights, by part.
     #[serde(default)]
     pub bits: Bits,
+    /// Layers that differ.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub layers: BTreeMap<usize, LayerBits>,
     /// How int8 rounds what a linear map reads.
     #[serde(default)]
     pub activations: Activations,
@@ -62,6 +65,18 @@ pub struct Bits {
     /// Everything after the last layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<u32>,
+}
+
+/// Bits of the stored weights of a layer; `None`: as the plan has it for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerBits {
+    /// Queries, keys, values and the projection behind attention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention: Option<u32>,
+    /// Feed-forward blocks and bottlenecks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ffn: Option<u32>,
 }
 
 impl Bits {
@@ -96,9 +111,10 @@ impl Plan {
         if let Some(attention) = &self.attention {
             attention.check().map_err(|e| Error::new(format!("sparing.json: {e}")))?;
         }
-        let Some(Quantization { bits, activations }) = &self.quantization else { return Ok(()) };
+        let Some(Quantization { bits, layers, activations }) = &self.quantization else { return Ok(()) };
         let parts = [bits.embeddings, bits.attention, bits.ffn, bits.head, Some(activations.bits)];
-        if let Some(bits) = parts.into_iter().flatten().find(|bits| !(2..=8).contains(bits)) {
+        let layers = layers.values().flat_map(|layer| [layer.attention, layer.ffn]);
+        if let Some(bits) = parts.into_iter().chain(layers).flatten().find(|bits| !(2..=8).contains(bits)) {
             return Err(Error::new(format!("sparing.json: {bits} bits; from 2 to 8 are possible")));
         }
         let sound = |[least, most]: &[f32; 2]| least.is_finite() && most.is_finite() && least <= most;
@@ -109,5 +125,25 @@ impl Plan {
                 crate::weights::one_line(name)
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_may_have_bits_of_their_own() {
+        let json = r#"{"quantization":{"bits":{"ffn":6},"layers":{"0":{"attention":3}},"activations":{"bits":8}}}"#;
+        let plan: Plan = serde_json::from_str(json).unwrap();
+        plan.check().unwrap();
+        assert_eq!(plan.quantization.as_ref().unwrap().layers[&0], LayerBits { attention: Some(3), ffn: None });
+        assert_eq!(serde_json::to_string(&plan).unwrap(), json);
+        // Plans from before layers could differ.
+        let old: Plan = serde_json::from_str(r#"{"quantization": {"bits": {"ffn": 4}}}"#).unwrap();
+        assert!(old.quantization.unwrap().layers.is_empty());
+        let bad: Plan = serde_json::from_str(r#"{"quantization": {"layers": {"1": {"ffn": 9}}}}"#).unwrap();
+        assert!(bad.check().unwrap_err().to_string().contains("9 bits"));
+        assert!(serde_json::from_str::<Plan>(r#"{"quantization": {"layers": {"1": {"head": 4}}}}"#).is_err());
     }
 }

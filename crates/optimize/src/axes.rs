@@ -3,8 +3,10 @@
 use crate::running::{Running, budgeted, choosing, dropping, reconciled};
 use crate::search::{Economy, Search};
 use crate::{Kind, Left, Recipe};
-use sparing_model::{Bits, Error};
+use sparing_model::Error;
+use sparing_quantize::{Part, targets};
 use sparing_report::Focus;
+use std::collections::BTreeMap;
 
 /// Measures of attention below which tokens leave; see [`sparing_model::Tokens::drop`].
 const CUTS: [f32; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0];
@@ -14,9 +16,6 @@ const ALPHAS: [f32; 4] = [0.1, 0.2, 0.4, 0.8];
 const LAYERS: usize = 8;
 /// Bits to store weights in.
 const BITS: [u32; 5] = [8, 6, 5, 4, 3];
-
-/// The bits of a part.
-pub(crate) type PartOf = fn(&mut Bits) -> &mut Option<u32>;
 
 /// One way to economise, in steps.
 pub(crate) struct Axis {
@@ -34,7 +33,8 @@ pub(crate) enum What {
     /// Keys that a layer chooses.
     Keys(usize),
     Values,
-    Bits(PartOf),
+    /// Bits of a part, or of a layer's.
+    Bits(Part, Option<usize>),
 }
 
 #[derive(Clone, Copy)]
@@ -81,7 +81,7 @@ impl Axis {
             What::Values => f64::from(ALPHAS[step.to]).powi(2),
             What::Keys(_) => 1.0,
             // A bit less is four times the squared error.
-            What::Bits(_) => 0.25f64.powi(step.to as i32),
+            What::Bits(..) => 0.25f64.powi(step.to as i32),
         };
         self.steps.iter().map(of).collect()
     }
@@ -114,7 +114,7 @@ pub(crate) fn axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Err
         axes.extend(running(search));
     }
     if settings.may(Economy::Bits) && settings.focus == Focus::Size {
-        axes.extend(bit_axes(search, begin));
+        axes.extend(bit_axes(search, begin)?);
     }
     Ok(axes)
 }
@@ -141,29 +141,27 @@ fn running(search: &Search<'_>) -> Vec<Axis> {
     axes
 }
 
-/// Fewer bits, part by part.
-fn bit_axes(search: &Search<'_>, begin: &Recipe) -> Vec<Axis> {
-    let parts: [(&str, PartOf); 3] = [
-        ("bits of embeddings", |b| &mut b.embeddings),
-        ("bits of attention", |b| &mut b.attention),
-        ("bits of feed-forward blocks", |b| &mut b.ffn),
-    ];
-    let bytes = |recipe: &Recipe| search.shop.make(recipe).map_or(0.0, |model| model.weights.size_in_bytes() as f64);
-    let whole = bytes(begin).max(1.0);
-    let axis = |(name, part): (&str, PartOf)| {
-        let mut steps = Vec::new();
-        for bits in BITS {
-            let mut recipe = begin.clone();
-            let all = recipe.bits.get_or_insert_with(Bits::default);
-            if part(all).is_some_and(|now| now <= bits) {
-                continue;
-            }
-            *part(all) = Some(bits);
-            steps.push(Step::new(bits as usize, 1.0 - bytes(&recipe) / whole));
-        }
-        Axis::new(name, What::Bits(part), steps)
+/// Fewer bits, for the embeddings, the head, and every layer's attention and feed-forward blocks.
+fn bit_axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Error> {
+    let model = search.shop.make(begin)?;
+    let whole = (model.weights.size_in_bytes() as f64).max(1.0);
+    // Weights, and bytes they take now.
+    let mut parts: BTreeMap<(Part, Option<usize>), (f64, f64)> = BTreeMap::new();
+    for target in targets(&model.architecture) {
+        let tensor = model.weights.tensor(&target.name)?;
+        let sums = parts.entry((target.part, target.layer)).or_default();
+        *sums = (sums.0 + tensor.len() as f64, sums.1 + tensor.bytes().len() as f64);
+    }
+    let axis = |((part, layer), (weights, bytes)): (_, (f64, f64))| {
+        let name = match layer {
+            Some(layer) => format!("bits of {} in layer {layer}", Part::name(part)),
+            None => format!("bits of {}", part.name()),
+        };
+        let saved = |bits: u32| (bytes - weights * f64::from(bits) / 8.0) / whole;
+        let steps = BITS.into_iter().filter(|bits| f64::from(*bits) < 7.9 * bytes / weights);
+        Axis::new(name, What::Bits(part, layer), steps.map(|bits| Step::new(bits as usize, saved(bits))).collect())
     };
-    parts.into_iter().map(axis).collect()
+    Ok(parts.into_iter().map(axis).collect())
 }
 
 /// Share of the time (or bytes) that goes into the units of each site.
@@ -193,7 +191,7 @@ pub(crate) fn recipe(search: &Search<'_>, begin: &Recipe, axes: &[Axis], place: 
             What::Tokens(layer) => attention = dropping(attention, layer, CUTS[step.to]),
             What::Keys(layer) => attention = choosing(attention, layer, architecture.layers.len()),
             What::Values => attention = budgeted(attention, ALPHAS[step.to]),
-            What::Bits(part) => *part(recipe.bits.get_or_insert_with(Bits::default)) = Some(step.to as u32),
+            What::Bits(part, layer) => recipe.set_bits(part, layer, step.to as u32),
         }
     }
     recipe.attention = Some(reconciled(attention, architecture)).filter(|attention| !attention.is_exact());

@@ -16,6 +16,7 @@ mod judge;
 pub mod outcome;
 mod queue;
 mod recipe;
+mod rounding;
 mod running;
 mod search;
 mod stopwatch;

@@ -60,9 +60,27 @@ pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
     if let Some(bits) = recipe.bits {
         let part = |bits: Option<u32>| bits.map_or("-".to_string(), |bits| bits.to_string());
         let [e, a, f] = [bits.embeddings, bits.attention, bits.ffn].map(part);
-        parts.push(format!("weights in {e}/{a}/{f} bits (embeddings/attention/feed-forward)"));
+        if recipe.layer_bits.is_empty() {
+            parts.push(format!("weights in {e}/{a}/{f} bits (embeddings/attention/feed-forward)"));
+        } else {
+            let of = |kind: Kind, else_: &str| {
+                let of = |layer| layer_bits(recipe, layer, kind).map_or(else_.to_string(), |bits| bits.to_string());
+                (0..anatomy.layers).map(of).collect::<Vec<_>>().join(" ")
+            };
+            let (attention, ffn) = (of(Kind::Attention, &a), of(Kind::Ffn, &f));
+            parts.push(format!("embeddings in {e} bits, attention by layer in {attention}, feed-forward in {ffn}"));
+        }
     }
     if parts.is_empty() { "the model as it came".into() } else { parts.join(", ") }
+}
+
+/// Bits of a layer's block by a recipe.
+fn layer_bits(recipe: &Recipe, layer: usize, kind: Kind) -> Option<u32> {
+    let own = recipe.layer_bits.get(&layer);
+    match kind {
+        Kind::Attention => own.and_then(|own| own.attention).or(recipe.bits?.attention),
+        Kind::Ffn => own.and_then(|own| own.ffn).or(recipe.bits?.ffn),
+    }
 }
 
 /// What is chosen while a model of so many layers runs, in words.
@@ -126,7 +144,7 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, plan: &Plan, group: usize
                     map.groups = (0..groups).map(of).collect();
                 }
             }
-            map.bits = recipe.bits.and_then(|bits| bits.ffn);
+            map.bits = layer_bits(recipe, *layer, Kind::Ffn);
             let tokens = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref());
             let cut = tokens.map_or(0.0, |tokens| tokens.of(*layer).drop);
             // The last layer computes what the head reads and nothing else.
@@ -150,7 +168,7 @@ pub fn techniques(recipe: &Recipe, anatomy: &Anatomy) -> Vec<(&'static str, Reci
     };
     let mut next = Recipe { precision: recipe.precision, ..Recipe::default() };
     step("precision", next.clone());
-    next.bits = recipe.bits;
+    (next.bits, next.layer_bits) = (recipe.bits, recipe.layer_bits.clone());
     step("fewer bits", next.clone());
     for (name, kind, blocks) in [
         ("removed blocks", None, true),

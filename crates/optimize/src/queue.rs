@@ -2,9 +2,10 @@
 //! other, each against the loss with it removed.
 
 use crate::elements::{Element, queue};
-use crate::search::{Event, Search, Strategy};
+use crate::search::{Economy, Event, Search, Strategy};
 use crate::{Kind, Left, Recipe};
 use sparing_model::Error;
+use sparing_quantize::Part;
 use sparing_report::Focus;
 use std::collections::BTreeSet;
 
@@ -13,6 +14,9 @@ const PRUNE: f64 = 1.005;
 const APPROXIMATE: f64 = 1.02;
 /// Tighter for blocks, looser for what is smaller (the paper's "adaptive threshold").
 const ADAPTIVE: [f64; 2] = [1.002, 1.005];
+
+/// Bits by the loss without an element, as a multiple of the baseline's (Table 9, with size in focus).
+const BANDS: [(f64, u32); 4] = [(1.006, 4), (1.007, 5), (1.008, 6), (1.009, 7)];
 
 /// By how much an element is dimmed to see the slope of the loss.
 const SLOPE: f32 = 0.1;
@@ -152,6 +156,14 @@ fn look(search: &mut Search<'_>, state: &mut State, element: &Element) -> Result
         _ => PRUNE * own,
     };
     let approximate = if settings.focus == Focus::Accuracy { APPROXIMATE * state.least } else { APPROXIMATE * own };
+    if settings.focus == Focus::Size && settings.may(Economy::Bits) && element.granularity == 0 {
+        // Elements smaller than a tensor have the bits of their block.
+        let site = &search.shop.anatomy.sites[element.site];
+        let part = if site.kind == Kind::Attention { Part::Attention } else { Part::Ffn };
+        for layer in site.layers.clone() {
+            state.recipe.set_bits(part, Some(layer), bits(loss / own));
+        }
+    }
     let rows = !settings.most_rows || tried.verdict.not_worse > 0.5;
     if loss < prune && rows {
         search.accept();
@@ -160,6 +172,11 @@ fn look(search: &mut Search<'_>, state: &mut State, element: &Element) -> Result
         return Ok(Action::Prune);
     }
     Ok(if loss < approximate { Action::Approximate } else { Action::Keep })
+}
+
+/// Bits for a block without which the loss is so many times the baseline's.
+fn bits(loss: f64) -> u32 {
+    BANDS.iter().find(|(below, _)| loss < *below).map_or(8, |(_, bits)| *bits)
 }
 
 /// Whole layers from the top, as long as the score holds.
@@ -181,4 +198,15 @@ fn top_layers(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> {
         state.recipe = recipe;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_as_in_the_papers_table() {
+        let losses = [1.0055, 1.006, 1.0075, 1.0085, 1.009, 1.2];
+        assert_eq!(losses.map(bits), [4, 5, 6, 7, 8, 8]);
+    }
 }

@@ -1,7 +1,8 @@
 //! A candidate before it is made: what is left of each layer, and how the rest is computed.
 
 use serde::{Deserialize, Serialize};
-use sparing_model::{AttentionPlan, Bits, Precision};
+use sparing_model::{AttentionPlan, Bits, LayerBits, Precision};
+use sparing_quantize::Part;
 use std::collections::BTreeMap;
 
 /// What is economised where, in the words of the search. The empty recipe is the model as it came.
@@ -19,6 +20,9 @@ pub struct Recipe {
     /// Bits of the stored weights; `None`: as they came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits: Option<Bits>,
+    /// Layers whose bits differ.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub layer_bits: BTreeMap<usize, LayerBits>,
 }
 
 /// What is left of a block's units: heads, or inner neurons.
@@ -45,6 +49,20 @@ impl Left {
 }
 
 impl Recipe {
+    /// Sets the bits of a part, or of a layer's.
+    pub fn set_bits(&mut self, part: Part, layer: Option<usize>, bits: u32) {
+        let all = self.bits.get_or_insert_with(Bits::default);
+        let place = match (part, layer) {
+            (Part::Attention, Some(layer)) => &mut self.layer_bits.entry(layer).or_default().attention,
+            (Part::Ffn, Some(layer)) => &mut self.layer_bits.entry(layer).or_default().ffn,
+            (Part::Attention, None) => &mut all.attention,
+            (Part::Ffn, None) => &mut all.ffn,
+            (Part::Embeddings, _) => &mut all.embeddings,
+            (Part::Head, _) => &mut all.head,
+        };
+        *place = Some(bits);
+    }
+
     /// One line that is the same for the same recipe.
     pub fn key(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -1,9 +1,10 @@
 //! Where recipes become models.
 
+use crate::rounding::Rounder;
 use crate::{Anatomy, Kind, Left, Moments, Recipe, Site, Spared};
-use sparing_model::{Bits, Calibration, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers};
-use sparing_quantize::{Part, Quantize, ScaleChoice, Statistics, Target, bits_of, targets};
-use std::sync::Mutex;
+use sparing_model::{Calibration, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers, Quantization};
+use sparing_quantize::{Statistics, Target, targets};
+use std::sync::{Arc, Mutex};
 
 /// A model, what can be cut out of it, and what was prepared for that.
 pub struct Workshop<'a> {
@@ -16,6 +17,7 @@ pub struct Workshop<'a> {
     statistics: Option<Statistics>,
     /// Of the model as it came; for values within budgets.
     calibration: Option<Calibration>,
+    rounder: Rounder,
 }
 
 impl<'a> Workshop<'a> {
@@ -23,7 +25,7 @@ impl<'a> Workshop<'a> {
     pub fn new(model: &'a Model) -> Result<Workshop<'a>, Error> {
         let anatomy = Anatomy::of(&model.architecture)?;
         let ladders = vec![Vec::new(); anatomy.sites.len()];
-        Ok(Workshop { model, anatomy, ladders, statistics: None, calibration: None })
+        Ok(Workshop { model, anatomy, ladders, statistics: None, calibration: None, rounder: Rounder::default() })
     }
 
     /// Lets values have budgets, by a calibration of the model as it came.
@@ -121,58 +123,52 @@ impl<'a> Workshop<'a> {
     }
 
     /// Makes the model of a recipe as it will be saved, with its weights rounded where the recipe says so, or where they
-    /// came rounded.
+    /// came rounded. What is stored in as few bits already is not rounded again.
     pub fn make(&self, recipe: &Recipe) -> Result<Model, Error> {
         let mut model = self.shape(recipe)?;
-        let Some(bits) = recipe.bits.or_else(|| self.stored()) else { return Ok(model) };
-        let job = Quantize {
-            model: &model,
-            bits,
-            choice: ScaleChoice::Searched,
-            // What maps of narrower blocks read is not what was seen.
-            statistics: self.statistics.as_ref().filter(|_| recipe.left.is_empty()),
-            fixed_ranges: false,
-        };
-        let changed = job.run(&mut |_, _| true)?.ok_or_else(|| Error::new("stopped"))?;
-        let plan = sparing_model::Plan {
-            precision: recipe.precision.or(self.model.plan.precision).or(changed.plan.precision),
-            quantization: changed.plan.quantization,
-            ..model.plan.clone()
-        };
-        // What is stored in as many bits already is not rounded again.
-        let rounded = |name: &str| model.weights.tensor(name).is_ok_and(|tensor| tensor.quantized().is_some());
-        let tensors = changed.tensors.into_iter().filter(|t| recipe.bits.is_some() || !rounded(&t.name)).collect();
+        let mut rounded = Vec::new();
+        for target in targets(&model.architecture) {
+            let now = model.weights.tensor(&target.name)?.quantized().map(|quantized| quantized.bits());
+            let wanted = recipe.bits.and_then(|bits| target.bits(&bits, &recipe.layer_bits));
+            let wanted = wanted.or_else(|| self.stored(&target.name));
+            if let Some(bits) = wanted.filter(|bits| now.is_none_or(|now| *bits < now)) {
+                rounded.push(self.rounder.round(self, (recipe, &model), &target, bits)?);
+            }
+        }
+        let tensors = sparing_quantize::with_biases(&model.weights, rounded.iter().map(Arc::as_ref))?;
         model.weights = model.weights.replace(tensors)?;
-        model.plan = plan;
+        if let Some(bits) = recipe.bits {
+            let was = model.plan.quantization.take().unwrap_or_default();
+            model.plan.quantization = Some(Quantization { bits, layers: recipe.layer_bits.clone(), ..was });
+        }
         self.fitted(model)
     }
 
     /// Bytes of a candidate's weights as they would be saved: rounded where they came rounded.
     pub fn bytes(&self, model: &Model) -> u64 {
-        let whole = model.weights.size_in_bytes() as u64;
-        let Some(bits) = self.stored() else { return whole };
         let saved = |target: &Target| {
             let tensor = model.weights.tensor(&target.name).ok().filter(|tensor| tensor.quantized().is_none())?;
-            let (bits, outputs) = (bits_of(&bits, target.part)?, tensor.shape.first().copied().unwrap_or(0));
+            let (bits, outputs) = (self.stored(&target.name)?, tensor.shape.first().copied().unwrap_or(0));
             Some((tensor.bytes().len() as u64).saturating_sub((tensor.len() * bits as usize / 8 + 4 * outputs) as u64))
         };
-        whole - targets(&model.architecture).iter().filter_map(saved).sum::<u64>()
+        let saved: u64 = targets(&model.architecture).iter().filter_map(saved).sum();
+        model.weights.size_in_bytes() as u64 - saved
     }
 
-    /// Bits by part of weights that came as integers; `None` if they are floats.
-    fn stored(&self) -> Option<Bits> {
-        let mut bits = Bits::default();
-        for target in targets(&self.model.architecture) {
-            let found = self.model.weights.tensor(&target.name).ok().and_then(|tensor| tensor.quantized());
-            let part = match target.part {
-                Part::Embeddings => &mut bits.embeddings,
-                Part::Attention => &mut bits.attention,
-                Part::Ffn => &mut bits.ffn,
-                Part::Head => &mut bits.head,
-            };
-            *part = part.or(found.map(|q| q.bits()));
-        }
-        Some(bits).filter(|bits| *bits != Bits::default())
+    /// Bytes that the model as it came would take in 32-bit floats.
+    pub fn f32_bytes(&self) -> u64 {
+        let weights = &self.model.weights;
+        weights.names().filter_map(|name| weights.tensor(name).ok()).map(|tensor| 4 * tensor.len() as u64).sum()
+    }
+
+    /// What was seen of what linear maps read.
+    pub(crate) fn statistics(&self) -> Option<&Statistics> {
+        self.statistics.as_ref()
+    }
+
+    /// Bits of a tensor that came as integers.
+    fn stored(&self, name: &str) -> Option<u32> {
+        self.model.weights.tensor(name).ok()?.quantized().map(|quantized| quantized.bits())
     }
 
     /// The units of a site that are left, as an edit calls them, and the numbers of the map behind them.

@@ -49,6 +49,17 @@ impl Sums {
             rows.iter().fold((self.least, self.most), |(least, most), x| (least.min(*x), most.max(*x)));
     }
 
+    /// Of some of the inputs: what a map reads that lost the others.
+    pub fn of_inputs(&self, kept: &[usize]) -> Sums {
+        let part = |all: &[f64]| kept.iter().map(|i| all[*i]).collect();
+        Sums {
+            sum: part(&self.sum),
+            squares: part(&self.squares),
+            products: self.products.as_ref().map(|products| products.of_inputs(kept)),
+            ..self.clone()
+        }
+    }
+
     /// Mean per input.
     pub fn mean(&self) -> Vec<f32> {
         self.sum.iter().map(|s| (s / self.rows as f64) as f32).collect()

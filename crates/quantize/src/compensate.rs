@@ -54,6 +54,15 @@ impl Products {
         whole.sum
     }
 
+    /// Of some of the inputs.
+    pub fn of_inputs(&self, kept: &[usize]) -> Products {
+        let (all, inputs) = (self.sums(), self.inputs);
+        let kept = if all.is_empty() { &[] } else { kept };
+        let pairs = kept.iter().flat_map(|i| kept.iter().map(move |j| i * inputs + j));
+        let sum = pairs.map(|place| all[place]).collect();
+        Products { inputs: kept.len(), sum, pending: vec![] }
+    }
+
     /// How errors are made up for; `None` if nothing was seen.
     pub(crate) fn compensation(&self) -> Option<Compensation> {
         let sum = self.sums();
@@ -62,7 +71,7 @@ impl Products {
 }
 
 /// The order in which inputs are rounded, and what each error does to those that come after.
-pub(crate) struct Compensation {
+pub struct Compensation {
     /// Inputs, the last to be rounded first.
     order: Vec<usize>,
     /// Lower triangle, row by row: the inverse of the Cholesky factor of the products in that order.
@@ -87,6 +96,11 @@ impl Compensation {
         let inverse = cholesky::invert(&cholesky::factor(lower, 1e-9 * mean));
         let inverse = inverse.into_iter().map(|row| row.into_iter().map(|x| x as f32).collect()).collect();
         Some(Compensation { order, inverse })
+    }
+
+    /// Inputs of the maps that it is for.
+    pub fn inputs(&self) -> usize {
+        self.order.len()
     }
 
     /// Rounds again with the scales that are there.
@@ -156,6 +170,20 @@ mod tests {
         let after = error(&found);
         assert!(after < before / 3.0, "{before} {after}");
         assert!(found.values.iter().all(|q| q.abs() <= 3));
+    }
+
+    #[test]
+    fn some_inputs_go_together_as_they_did_among_all() {
+        let (rows, inputs) = (90, 11);
+        let x = numbers(5, rows * inputs);
+        let kept = [0, 3, 4, 9];
+        let (mut all, mut few) = (Products::default(), Products::default());
+        all.add(&x, inputs);
+        let part: Vec<f32> = x.chunks(inputs).flat_map(|row| kept.map(|i| row[i])).collect();
+        few.add(&part, kept.len());
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-3;
+        assert!(all.of_inputs(&kept).sums().iter().zip(&few.sums()).all(near));
+        assert!(Products::default().of_inputs(&[]).sums().is_empty());
     }
 
     #[test]

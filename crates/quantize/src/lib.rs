@@ -15,7 +15,7 @@ mod round;
 mod targets;
 
 pub use calibrate::{Statistics, Sums, calibrate};
-pub use compensate::Products;
-pub use quantize::{Changed, Quantize};
+pub use compensate::{Compensation, Products};
+pub use quantize::{Changed, Quantize, Rounded, with_biases};
 pub use round::{ScaleChoice, round_matrix, round_row};
 pub use targets::{Part, Target, Use, bits_of, targets};

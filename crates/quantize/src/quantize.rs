@@ -1,9 +1,9 @@
 //! The job: every target's numbers to integers, biases corrected, the plan that says so.
 
 use crate::compensate::Compensation;
-use crate::{Part, ScaleChoice, Statistics, Target, bits_of, round_matrix, targets};
-use sparing_model::{Activations, Bias, Bits, Error, Model, OwnedTensor, Plan, Precision, Quantization};
-use sparing_model::{ScaleAxis, Scales, Tensor};
+use crate::{Part, ScaleChoice, Statistics, Target, round_matrix, targets};
+use sparing_model::{Activations, Bias, Bits, Error, LayerBits, Model, OwnedTensor, Plan, Precision, Quantization};
+use sparing_model::{ScaleAxis, Scales, Weights};
 use std::collections::BTreeMap;
 
 /// What to quantise, and how.
@@ -12,6 +12,8 @@ pub struct Quantize<'a> {
     pub model: &'a Model,
     /// Bits by part.
     pub bits: Bits,
+    /// Layers that differ.
+    pub layers: BTreeMap<usize, LayerBits>,
     /// How scales are chosen.
     pub choice: ScaleChoice,
     /// What linear maps read. With it errors are weighted by the mean square of what a weight is multiplied with, and
@@ -35,32 +37,33 @@ impl Quantize<'_> {
     /// Does it. `progress` gets the weights done and in all; `None` if it returned false.
     pub fn run(&self, progress: &mut dyn FnMut(usize, usize) -> bool) -> Result<Option<Changed>, Error> {
         let all = targets(&self.model.architecture);
-        let chosen: Vec<(&Target, u32)> = all.iter().filter_map(|t| Some((t, bits_of(&self.bits, t.part)?))).collect();
+        let chosen = all.iter().filter_map(|target| Some((target, target.bits(&self.bits, &self.layers)?)));
+        let chosen: Vec<(&Target, u32)> = chosen.collect();
         let weights = &self.model.weights;
         let mut total = 0;
         for (target, _) in &chosen {
             total += weights.tensor(&target.name)?.len();
         }
         let mut done = 0;
-        let mut found = Found::default();
+        let mut rounded = Vec::new();
         for (target, bits) in chosen {
             if !progress(done, total) {
                 return Ok(None);
             }
-            self.tensor(target, bits, weights.tensor(&target.name)?, &mut found)?;
+            let compensation = self.compensation(target);
+            rounded.push(self.round(target, bits, compensation.as_ref())?);
             done += weights.tensor(&target.name)?.len();
         }
         progress(done, total);
-        let mut tensors = found.tensors;
-        for (name, change) in found.biases {
-            let stored = weights.tensor(&name)?;
-            let mut values = weights.vector(&name, stored.len())?;
-            values.iter_mut().zip(&change).for_each(|(b, c)| *b += c);
-            tensors.push(OwnedTensor::f32(name, stored.shape, &values));
+        let mut parts: BTreeMap<Part, [f64; 4]> = BTreeMap::new();
+        for one in &rounded {
+            let more = [one.weights as f64, one.bytes as f64, one.error, one.square];
+            parts.entry(one.part).or_default().iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
-        let parts =
-            found.parts.into_iter().map(|(part, s)| (part, (s.weights, s.bytes, s.error / s.square.max(1e-300))));
-        Ok(Some(Changed { tensors, plan: self.plan(&all), parts: parts.collect() }))
+        let of =
+            |[weights, bytes, error, square]: [f64; 4]| (weights as usize, bytes as usize, error / square.max(1e-300));
+        let parts = parts.into_iter().map(|(part, sums)| (part, of(sums))).collect();
+        Ok(Some(Changed { tensors: with_biases(weights, rounded.iter())?, plan: self.plan(&all), parts }))
     }
 
     fn plan(&self, all: &[Target]) -> Plan {
@@ -74,11 +77,22 @@ impl Quantize<'_> {
         // Other economies stay.
         let mut plan = self.model.plan.clone();
         plan.precision = Some(Precision::Int8);
-        plan.quantization = Some(Quantization { bits: self.bits, activations });
+        plan.quantization = Some(Quantization { bits: self.bits, layers: self.layers.clone(), activations });
         plan
     }
 
-    fn tensor(&self, target: &Target, bits: u32, tensor: Tensor<'_>, found: &mut Found) -> Result<(), Error> {
+    /// How rounding errors of a matrix are made up for, if its inputs were watched together.
+    pub fn compensation(&self, target: &Target) -> Option<Compensation> {
+        let statistics = self.statistics?;
+        // All maps of a fused tensor read the same.
+        let used = target.uses.first().filter(|used| used.inputs.start == 0)?;
+        let leader = &statistics.get(&used.map)?.leader;
+        statistics.get(leader)?.products.as_ref()?.compensation()
+    }
+
+    /// Rounds one tensor.
+    pub fn round(&self, target: &Target, bits: u32, compensation: Option<&Compensation>) -> Result<Rounded, Error> {
+        let tensor = self.model.weights.tensor(&target.name)?;
         let rows = tensor.shape.first().copied().unwrap_or(0);
         if tensor.shape.len() < 2 || tensor.is_empty() {
             return Err(Error::new(format!(
@@ -116,59 +130,69 @@ impl Quantize<'_> {
             squares.iter().any(|s| *s > 0.0).then_some(squares.as_slice())
         };
         let mut integers = round_matrix(&values, inputs, &importance, bits, self.choice);
-        if let Some(compensation) = self.compensation(target, inputs) {
+        if let Some(compensation) = compensation.filter(|compensation| compensation.inputs() == inputs) {
             compensation.round(&values, bits, &mut integers);
         }
         let error = |i: usize| values[i] - f32::from(integers.values[i]) * integers.scales[i / inputs];
+        let mut biases = Vec::new();
         for (used, mean, _) in &seen {
             let Some(Bias { name, slice }) = &used.bias else { continue };
-            let stored = self.model.weights.tensor(name)?.len();
-            let from = slice.map_or(0, |s| s.0);
-            let change = found.biases.entry(name.clone()).or_insert_with(|| vec![0.0; stored]);
-            for (place, output) in used.outputs.clone().enumerate() {
-                let missing: f64 =
-                    mean.iter().enumerate().map(|(j, x)| f64::from(*x) * f64::from(error(output * inputs + j))).sum();
-                change[from + place] += missing as f32;
-            }
+            let missing = |output: usize| -> f64 {
+                mean.iter().enumerate().map(|(j, x)| f64::from(*x) * f64::from(error(output * inputs + j))).sum()
+            };
+            let change = used.outputs.clone().map(|output| missing(output) as f32).collect();
+            biases.push((name.clone(), slice.map_or(0, |slice| slice.0), change));
         }
-        let sums = found.parts.entry(target.part).or_default();
-        sums.weights += values.len();
-        sums.error += (0..values.len()).map(|i| f64::from(error(i)).powi(2)).sum::<f64>();
-        sums.square += values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
+        let squares = (0..values.len()).map(|i| f64::from(error(i)).powi(2)).sum();
         let stored = if by_column { transpose(&integers.values, outputs, inputs) } else { integers.values };
         let scales = Scales { bits, axis: target.axis, values: integers.scales };
         let tensor = OwnedTensor::quantized(target.name.clone(), tensor.shape, &stored, scales);
-        sums.bytes += tensor.bytes.len() + 4 * outputs;
-        found.tensors.push(tensor);
-        Ok(())
+        Ok(Rounded {
+            part: target.part,
+            weights: values.len(),
+            bytes: tensor.bytes.len() + 4 * outputs,
+            error: squares,
+            square: values.iter().map(|v| f64::from(*v).powi(2)).sum(),
+            tensor,
+            biases,
+        })
     }
 }
 
-impl Quantize<'_> {
-    /// How rounding errors of a matrix are made up for, if its inputs were watched together.
-    fn compensation(&self, target: &Target, inputs: usize) -> Option<Compensation> {
-        let statistics = self.statistics?;
-        // All maps of a fused tensor read the same.
-        let used = target.uses.first().filter(|used| used.inputs == (0..inputs))?;
-        let leader = &statistics.get(&used.map)?.leader;
-        statistics.get(leader)?.products.as_ref()?.compensation()
-    }
-}
-
-#[derive(Default)]
-struct Found {
-    tensors: Vec<OwnedTensor>,
-    /// What is added to biases.
-    biases: BTreeMap<String, Vec<f32>>,
-    parts: BTreeMap<Part, PartSums>,
-}
-
-#[derive(Default)]
-struct PartSums {
+/// A tensor that was rounded.
+pub struct Rounded {
+    tensor: OwnedTensor,
+    /// Biases, from where on, and what is added to them.
+    biases: Vec<(String, usize, Vec<f32>)>,
+    part: Part,
     weights: usize,
     bytes: usize,
+    /// Sum of squared errors, and of squared weights.
     error: f64,
     square: f64,
+}
+
+/// Tensors to put in place of a model's: those that were rounded, and biases that take over their mean errors.
+pub fn with_biases<'a>(
+    weights: &Weights,
+    rounded: impl Iterator<Item = &'a Rounded>,
+) -> Result<Vec<OwnedTensor>, Error> {
+    let (mut tensors, mut biases) = (Vec::new(), BTreeMap::new());
+    for one in rounded {
+        tensors.push(one.tensor.clone());
+        for (name, from, change) in &one.biases {
+            if !biases.contains_key(name) {
+                biases.insert(name.clone(), weights.vector(name, weights.tensor(name)?.len())?);
+            }
+            let values = biases.get_mut(name).into_iter().flat_map(|values| values.iter_mut().skip(*from));
+            values.zip(change).for_each(|(bias, change)| *bias += change);
+        }
+    }
+    for (name, values) in biases {
+        let shape = weights.tensor(&name)?.shape.to_vec();
+        tensors.push(OwnedTensor::f32(name, &shape, &values));
+    }
+    Ok(tensors)
 }
 
 /// `[rows, columns]` to `[columns, rows]`.

@@ -1,6 +1,8 @@
 //! Which tensors may be quantised, what part they belong to, and who reads them.
 
-use sparing_model::{Architecture, Attention, Bias, Bits, HeadKind, Layer, Linear, Matrix, NormedLinear, ScaleAxis};
+use sparing_model::{
+    Architecture, Attention, Bias, Bits, HeadKind, Layer, LayerBits, Linear, Matrix, NormedLinear, ScaleAxis,
+};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -39,6 +41,18 @@ pub fn bits_of(bits: &Bits, part: Part) -> Option<u32> {
     }
 }
 
+impl Target {
+    /// Its bits by a plan.
+    pub fn bits(&self, bits: &Bits, layers: &BTreeMap<usize, LayerBits>) -> Option<u32> {
+        let own = self.layer.and_then(|layer| layers.get(&layer)).and_then(|layer| match self.part {
+            Part::Attention => layer.attention,
+            Part::Ffn => layer.ffn,
+            Part::Embeddings | Part::Head => None,
+        });
+        own.or_else(|| bits_of(bits, self.part))
+    }
+}
+
 /// A tensor that may be quantised: a table or the matrix of linear maps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
@@ -46,6 +60,8 @@ pub struct Target {
     pub name: String,
     /// The part it belongs to; a tensor that is used twice, to that where it comes first.
     pub part: Part,
+    /// The layer it belongs to, likewise.
+    pub layer: Option<usize>,
     /// What gets a scale: a row of a table, an output of a map.
     pub axis: ScaleAxis,
     /// Maps that multiply with it; none for a table.
@@ -74,7 +90,11 @@ pub fn targets(architecture: &Architecture) -> Vec<Target> {
     let tables = [Some(&e.word), e.positions.as_ref().map(|p| &p.name), e.token_types.as_ref().map(|t| &t.name)];
     tables.into_iter().flatten().for_each(|name| walk.target(name, Part::Embeddings, ScaleAxis::Row));
     e.projection.iter().for_each(|linear| walk.linear(linear, Part::Embeddings, false));
-    architecture.layers.iter().for_each(|layer| walk.layer(layer));
+    for (number, layer) in architecture.layers.iter().enumerate() {
+        walk.layer = Some(number);
+        walk.layer(layer);
+    }
+    walk.layer = None;
     // A bare encoder has no head to speak of.
     if architecture.head.kind != HeadKind::Hidden {
         let linears = architecture.head.stages.iter().filter_map(|stage| stage.linear.as_ref());
@@ -87,13 +107,15 @@ pub fn targets(architecture: &Architecture) -> Vec<Target> {
 struct Walk {
     targets: Vec<Target>,
     places: BTreeMap<String, usize>,
+    /// The layer it is in.
+    layer: Option<usize>,
 }
 
 impl Walk {
     fn target(&mut self, name: &str, part: Part, axis: ScaleAxis) {
         if !self.places.contains_key(name) {
             self.places.insert(name.to_string(), self.targets.len());
-            self.targets.push(Target { name: name.to_string(), part, axis, uses: Vec::new() });
+            self.targets.push(Target { name: name.to_string(), part, layer: self.layer, axis, uses: Vec::new() });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every family, quantised: what the engine runs is what was rounded here.
 
 use sparing_engine::{Engine, Options};
-use sparing_model::{Batch, Bits, Executor, Model, Precision, Sequence};
+use sparing_model::{Batch, Bits, Executor, LayerBits, Model, OwnedTensor, Precision, Sequence, Weights};
 use sparing_quantize::{Quantize, ScaleChoice, Statistics, Target, targets};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,14 @@ fn run(model: &Model, precision: Precision) -> Vec<f32> {
 
 fn quantized(path: &Path, bits: Bits, choice: ScaleChoice, statistics: Option<&Statistics>) -> Model {
     let mut model = Model::load(path).unwrap();
-    let job = Quantize { model: &model, bits, choice, statistics, fixed_ranges: statistics.is_some() };
+    let job = Quantize {
+        model: &model,
+        bits,
+        layers: Default::default(),
+        choice,
+        statistics,
+        fixed_ranges: statistics.is_some(),
+    };
     let changed = job.run(&mut |_, _| true).unwrap().unwrap();
     model.weights = model.weights.replace(changed.tensors).unwrap();
     model.plan = changed.plan;
@@ -66,6 +73,46 @@ fn few_bits_are_further_away_than_many() {
         };
         let (eight, three) = (far(8), far(3));
         assert!(eight < 0.2 && eight < three / 2.0, "{}: {eight} {three}", path.display());
+    }
+}
+
+#[test]
+fn layers_have_bits_of_their_own_and_run_as_their_expanded_weights() {
+    for path in fixtures() {
+        let model = Model::load(&path).unwrap();
+        let own = LayerBits { attention: Some(3), ffn: None };
+        let job = Quantize {
+            model: &model,
+            bits: Bits::all(6),
+            layers: [(0, own)].into(),
+            choice: ScaleChoice::Searched,
+            statistics: None,
+            fixed_ranges: false,
+        };
+        let changed = job.run(&mut |_, _| true).unwrap().unwrap();
+        let expanded: Vec<OwnedTensor> = changed
+            .tensors
+            .iter()
+            .filter(|tensor| tensor.quantized.is_some())
+            .map(|tensor| {
+                let alone = Weights::from_tensors(std::slice::from_ref(tensor)).unwrap();
+                let mut values = vec![0.0; alone.tensor(&tensor.name).unwrap().len()];
+                alone.tensor(&tensor.name).unwrap().read(0, &mut values);
+                OwnedTensor::f32(tensor.name.clone(), &tensor.shape, &values)
+            })
+            .collect();
+        let mut floats = Model::load(&path).unwrap();
+        floats.weights = model.weights.replace(expanded).unwrap();
+        let mut small = Model::load(&path).unwrap();
+        small.weights = model.weights.replace(changed.tensors).unwrap();
+        small.plan = changed.plan;
+        for target in targets(&model.architecture) {
+            let bits = small.weights.tensor(&target.name).unwrap().quantized().unwrap().bits();
+            let low = target.part == sparing_quantize::Part::Attention && target.layer == Some(0);
+            assert_eq!(bits, if low { 3 } else { 6 }, "{}: {}", path.display(), target.name);
+        }
+        assert_eq!(run(&small, Precision::F32), run(&floats, Precision::F32), "{}", path.display());
+        assert_eq!(small.plan.quantization.unwrap().layers, [(0, own)].into());
     }
 }
 

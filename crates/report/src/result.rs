@@ -43,6 +43,9 @@ pub struct Report {
     pub timing: String,
     /// The model as it came.
     pub baseline: Candidate,
+    /// Bytes of its weights in 32-bit floats, where it came in fewer bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub f32_bytes: Option<u64>,
     /// Index of the chosen candidate; `None`: nothing is better than the model as it came.
     pub chosen: Option<usize>,
     /// Everything that was tried, in order; without the baseline.

@@ -102,7 +102,7 @@ impl FakeQuantization {
                 activations.ranges.extend(range.map(|range| (map.clone(), [range.least, range.most])));
             }
         }
-        let quantization = Some(Quantization { bits: self.rounding.bits, activations });
+        let quantization = Some(Quantization { bits: self.rounding.bits, activations, ..Quantization::default() });
         Ok(Plan { precision: Some(Precision::Int8), quantization, ..Plan::default() })
     }
 

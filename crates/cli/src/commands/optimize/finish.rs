@@ -111,13 +111,14 @@ pub fn finish(
         gains: gains(args, work, &recipe, &measured)?,
         parts_before: parts(work, &work.baseline)?,
         parts_after: parts(work, &engine)?,
-        notes: notes(data, settings, work, &found, &before),
+        notes: notes(data, settings, work, &found, &before, measured.bytes),
         verification: Some(Verification {
             score: measured.score,
             time_ratio: measured.time_ratio,
             bytes: measured.bytes,
         }),
         chosen: found.best,
+        f32_bytes: came_rounded(work),
         baseline,
         candidates,
         confidence: Some(args.evaluation().bootstrap.confidence),
@@ -239,7 +240,7 @@ fn timing(args: &OptimizeArgs, work: &Work<'_>) -> String {
 }
 
 /// What the user should know.
-fn notes(data: &Data, settings: &Settings, work: &Work<'_>, found: &Found, before: &Scores) -> Vec<String> {
+fn notes(data: &Data, settings: &Settings, work: &Work<'_>, found: &Found, before: &Scores, bytes: u64) -> Vec<String> {
     let mut notes = found.notes.clone();
     if !found.complete {
         notes.push("the search was stopped before its end".into());
@@ -258,8 +259,22 @@ fn notes(data: &Data, settings: &Settings, work: &Work<'_>, found: &Found, befor
             (needed / 100.0).ceil() * 100.0
         ));
     }
+    if let Some(whole) = came_rounded(work) {
+        notes.push(format!(
+            "the model came in fewer bits: in 32-bit floats it would take {:.1} MB, {:.2} times what is left",
+            whole as f64 / 1e6,
+            whole as f64 / bytes.max(1) as f64
+        ));
+    }
     notes.extend(data.unseen.notes.iter().cloned());
     notes
+}
+
+/// Bytes of the model in 32-bit floats, if it came in fewer bits.
+fn came_rounded(work: &Work<'_>) -> Option<u64> {
+    let whole = work.shop.f32_bytes();
+    // Scales take a little, and files may hold halves.
+    (work.shop.model.weights.size_in_bytes() as u64).lt(&(whole * 9 / 10)).then_some(whole)
 }
 
 fn strategy(settings: &Settings) -> String {

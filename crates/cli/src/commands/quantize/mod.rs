@@ -129,6 +129,7 @@ pub fn quantize(args: &QuantizeArgs) -> Result<(), Failure> {
     let job = Quantize {
         model: &model,
         bits: args.bits,
+        layers: Default::default(),
         choice: match args.scales {
             ScalesArg::Search => ScaleChoice::Searched,
             ScalesArg::Largest => ScaleChoice::Largest,
