@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bits from which rounding errors are too small to be made up for.
-const FINE: u32 = 8;
+pub(crate) const FINE: u32 = 8;
 
 /// What was rounded so far.
 #[derive(Default)]
