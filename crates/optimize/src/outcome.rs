@@ -229,6 +229,23 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_pay_is_not_chosen() {
+        let verdict = serde_json::json!({"score": 0.9, "lost": 0.0, "doubt": 0.0, "luck": 0.0, "loss": 0.1,
+            "divergence": 0.0, "agreement": 1.0, "not_worse": 1.0});
+        let tried = |foreseen: f64, pays: bool| Tried {
+            recipe: Recipe { precision: Some(Precision::Int8), ..Recipe::default() },
+            verdict: serde_json::from_value(verdict.clone()).unwrap(),
+            foreseen,
+            time_ratio: None,
+            bytes: 1,
+            accepted: true,
+            pays,
+        };
+        assert_eq!(best(&[tried(2.0, true), tried(3.0, false), tried(1.5, true)], Focus::Speed, 0.0), Some(0));
+        assert_eq!(best(&[tried(3.0, false)], Focus::Speed, 0.0), None);
+    }
+
+    #[test]
     fn the_frontier_is_what_nothing_beats() {
         let points = [(0.9, 1.0, 100), (0.9, 2.0, 100), (0.8, 2.0, 50), (0.8, 1.9, 60), (0.95, 0.5, 200)];
         assert_eq!(frontier(&points), [false, true, true, false, true]);
