@@ -25,12 +25,6 @@ impl Random {
         ((self.next() as u128 * n as u128) >> 64) as usize
     }
 
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for i in (1..items.len()).rev() {
-            items.swap(i, self.below(i + 1));
-        }
-    }
-
     /// `k` different numbers of `0..n`, ascending (all of them when `k >= n`).
     pub fn choose(&mut self, n: usize, k: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..n).collect();
