@@ -35,7 +35,7 @@ fn price(search: &mut Search<'_>, begin: &Recipe) -> Result<(), Error> {
     let on_menu =
         [(Economy::Tokens, Running::Tokens), (Economy::Keys, Running::Keys), (Economy::Values, Running::Values)];
     let may: Vec<Running> = on_menu.iter().filter(|(economy, _)| settings.may(*economy)).map(|(_, of)| *of).collect();
-    if settings.focus == Focus::Speed && !may.is_empty() {
+    if settings.focus == Focus::Speed {
         search.prices = Prices::measure(search.shop, begin, search.watch, search.judge.engine(), &may)?;
     }
     Ok(())

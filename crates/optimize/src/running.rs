@@ -95,7 +95,7 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// Races engines with and without, on top of a recipe, for those that may be chosen. Rounded to hundredths of the time
+    /// Races engines with and without, on top of a recipe, for those that may be chosen; the others are worth nothing. Rounded to hundredths of the time
     /// and tenths of a saving: what is left after that is the machine, not its mood.
     pub fn measure(
         shop: &Workshop<'_>,

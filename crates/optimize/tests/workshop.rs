@@ -1,8 +1,8 @@
 //! Recipes become models, on a tiny model of the engine's fixtures.
 
 use sparing_engine::{Calibrator, Engine, Options};
-use sparing_model::{AttentionPlan, Batch, Bits, Executor, LayerBits, Model, Precision};
-use sparing_optimize::{Kind, Left, Recipe, Running, Workshop};
+use sparing_model::{AttentionPlan, Batch, Bits, Executor, LayerBits, Model, Precision, Sequence};
+use sparing_optimize::{Kind, Left, Prices, Recipe, Running, Stopwatch, Workshop};
 use sparing_quantize::{calibrate, targets};
 use sparing_tasks::{Dataset, Options as Evaluation, Select};
 use std::path::Path;
@@ -135,4 +135,18 @@ fn one_economy_less_is_the_same_without_it() {
     assert_eq!(without.precision, recipe.precision);
     assert!(Running::Tokens.without(&without).is_none() && Running::Keys.without(&recipe).is_none());
     assert_eq!(Running::Values.without(&without).unwrap(), Recipe { attention: None, ..recipe });
+}
+
+#[test]
+fn what_is_not_on_the_menu_never_pays() {
+    let model = model();
+    let shop = prepared(&model);
+    let short = |s: Sequence| Sequence { ids: s.ids[..8].to_vec(), types: s.types.into_iter().take(8).collect() };
+    let watch = Stopwatch::new(sequences(&model).sequences.into_iter().map(short).collect(), 1, 4);
+    let prices = Prices::measure(&shop, &Recipe::default(), &watch, &exact(), &[]).unwrap();
+    assert!(Running::ALL.iter().all(|what| !prices.pays(*what)));
+    // Without a calibration values have no budgets, and these texts have no more keys than are kept.
+    let some = [Running::Values, Running::Keys];
+    let prices = Prices::measure(&shop, &Recipe::default(), &watch, &exact(), &some).unwrap();
+    assert!(Running::ALL.iter().all(|what| !prices.pays(*what)));
 }
