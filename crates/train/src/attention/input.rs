@@ -28,6 +28,8 @@ pub struct Input<'a> {
     pub parameters: &'a Parameters,
     /// What their names begin with.
     pub prefix: &'a str,
+    /// Queries, keys and values of all heads, if they are known already: to time attention alone.
+    pub known: Option<&'a Heads>,
 }
 
 /// Queries, keys and values of some heads of some sequences. A group is one head of one sequence.
@@ -62,6 +64,12 @@ impl Input<'_> {
 
     /// A linear map of all rows, folded into heads: `[batch * heads, length, outputs / heads]`.
     pub fn mapped(&self, name: &str) -> Result<Tensor<3>, Error> {
+        match (self.known, name) {
+            (Some(known), "query.weight") => return Ok(known.query.clone()),
+            (Some(known), "key.weight") => return Ok(known.key.clone()),
+            (Some(known), "value.weight") => return Ok(known.value.clone()),
+            _ => {}
+        }
         let [batch, length, width] = self.dims();
         let rows = layers::linear(self.x.clone().reshape([batch * length, width]), self.tensor(name)?, None);
         Ok(folded(rows, batch, self.heads))

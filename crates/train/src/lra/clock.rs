@@ -1,11 +1,10 @@
-//! The time of one attention block forward, without gradients.
+//! One attention block forward, without gradients, to be timed.
 
-use crate::attention::{Fresh, Input, Kind, Sizes, counted, unfolded};
+use crate::attention::{Fresh, Heads, Input, Kind, Sizes, counted, unfolded};
 use crate::random::Random;
 use crate::{Parameters, layers};
 use burn::tensor::{Device, Tensor, TensorData};
 use sparing_model::Error;
-use std::time::Instant;
 
 /// One block on random rows: maps to queries, keys and values, attention, the output map.
 pub struct BlockClock {
@@ -30,10 +29,8 @@ impl BlockClock {
         Ok(BlockClock { kind: kind.clone(), sizes, x, lengths: vec![sizes.length; batch], parameters })
     }
 
-    /// Seconds of one run, waited for, and the operations counted in its attention.
-    pub fn run(&self) -> Result<(f64, u64), Error> {
-        let start = Instant::now();
-        let input = Input {
+    fn input<'a>(&'a self, known: Option<&'a Heads>) -> Input<'a> {
+        Input {
             x: self.x.clone(),
             lengths: &self.lengths,
             heads: self.sizes.heads,
@@ -41,12 +38,34 @@ impl BlockClock {
             seed: 0,
             parameters: &self.parameters,
             prefix: "block",
-        };
-        let (mixed, operations) = counted(|| self.kind.attend(&input));
-        let out = layers::linear(unfolded(mixed?, self.sizes.heads), input.tensor("output")?, None);
-        // One number, so that nothing is left to be computed.
-        let corner = out.slice([0..1, 0..1]).try_into_vec_as::<f32>();
-        corner.map_err(|e| Error::new(format!("the device gave no result: {e:?}")))?;
-        Ok((start.elapsed().as_secs_f64(), operations))
+            known,
+        }
     }
+
+    /// Runs the block and waits for it; the operations counted in its attention.
+    pub fn block(&self) -> Result<u64, Error> {
+        let input = self.input(None);
+        let (mixed, operations) = counted(|| self.kind.attend(&input));
+        wait(layers::linear(unfolded(mixed?, self.sizes.heads), input.tensor("output")?, None))?;
+        Ok(operations)
+    }
+
+    /// The time of attention alone, queries, keys and values being there: what to call for it. Mechanisms with maps of their
+    /// own still compute these.
+    pub fn attention(&self) -> Result<impl Fn() -> Result<(), Error> + '_, Error> {
+        let Sizes { width, attention_width, heads, .. } = self.sizes;
+        let mut parameters = Parameters::empty(self.parameters.device());
+        for name in ["query.weight", "key.weight", "value.weight"] {
+            Fresh::map(name, attention_width, width).insert(&mut parameters, "block", 0);
+        }
+        let known = Input { parameters: &parameters, ..self.input(None) }.all()?;
+        wait(unfolded(known.value.clone(), heads))?;
+        Ok(move || wait(unfolded(self.kind.attend(&self.input(Some(&known)))?, heads)))
+    }
+}
+
+/// Asks for one number, so that nothing is left to be computed.
+fn wait(x: Tensor<2>) -> Result<(), Error> {
+    let corner = x.slice([0..1, 0..1]).try_into_vec_as::<f32>();
+    corner.map(|_| ()).map_err(|e| Error::new(format!("the device gave no result: {e:?}")))
 }

@@ -146,6 +146,7 @@ impl Encoder {
                 seed: mode.seed.wrapping_add(layer as u64),
                 parameters,
                 prefix: &format!("{prefix}.attention"),
+                known: None,
             };
             let mixed = unfolded(self.kind.attend(&input)?, self.config.heads);
             let mixed = self.linear(parameters, &format!("{prefix}.output"), mixed)?;

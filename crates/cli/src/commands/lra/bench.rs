@@ -9,16 +9,19 @@ use crate::stats::{Random, Sample};
 use crate::table::{Align, Table, bytes, count, csv_line, seconds};
 use crate::{interrupt, progress};
 use clap::Args;
+use cpu_time::ProcessTime;
 use serde::Serialize;
 use sparing_train::attention::{Kind, Sizes};
 use sparing_train::lra::BlockClock;
 use sparing_train::{device, device_memory};
 use std::process::Command;
+use std::time::Instant;
 
 /// Measures one attention block forward by length: maps to queries, keys and values, attention, the output map
 ///
-/// Mechanisms take turns, in an order drawn anew each round; the ratio is the median over rounds of full attention's time
-/// to theirs, so that a busy machine touches all of them alike. Memory is the peak of a process of its own.
+/// Mechanisms take turns, in an order drawn anew each round; a ratio is the median over rounds of full attention's time
+/// to theirs, so that a busy machine touches all of them alike; by CPU time it hardly touches them. Alone: with
+/// queries, keys and values there already. Memory is the peak of a block in a process of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -68,12 +71,39 @@ struct Row {
     attention: String,
     length: usize,
     milliseconds: f64,
-    /// Full attention's time to this one's.
+    alone_milliseconds: f64,
+    /// Full attention's time to this one's: of the block, and of attention alone.
     faster: f64,
+    alone_faster: f64,
+    /// The same by CPU time; none where a GPU computes.
+    cpu_faster: Option<f64>,
+    alone_cpu_faster: Option<f64>,
     peak_bytes: u64,
     /// Peak memory over the size of the dense matrix of scores.
     of_dense: f64,
     operations: u64,
+}
+
+/// Seconds and CPU seconds of every round.
+#[derive(Default)]
+struct Times {
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Times {
+    fn add(&mut self, job: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        let (start, cpu) = (Instant::now(), ProcessTime::try_now()?);
+        job()?;
+        self.wall.push(start.elapsed().as_secs_f64());
+        self.cpu.push(cpu.try_elapsed()?.as_secs_f64());
+        Ok(())
+    }
+
+    /// How many times as long others took, round by round.
+    fn ratio(others: &[f64], own: &[f64]) -> f64 {
+        Sample::new(others.iter().zip(own).map(|(other, own)| other / own.max(1e-9)).collect()).median()
+    }
 }
 
 /// Runs the command.
@@ -113,44 +143,52 @@ fn at_length(
     bar: &indicatif::ProgressBar,
 ) -> Result<Vec<Row>, Failure> {
     let place = device(&args.device)?;
-    let mut clocks = Vec::new();
+    let mut blocks = Vec::new();
     for (name, kind) in kinds {
         let clock = BlockClock::new(kind, sizes(args, length), args.batch, &place)?;
         // The first run compiles kernels and starts threads.
-        match clock.run() {
-            Ok((_, operations)) => clocks.push((name, clock, operations, Vec::new())),
+        match clock.block() {
+            Ok(operations) => blocks.push((name, clock, operations)),
             Err(e) => console::note(&format!("{name} at {length} tokens: {e}")),
         }
         interrupt::check()?;
     }
+    let mut times: Vec<[Times; 2]> = blocks.iter().map(|_| Default::default()).collect();
     let mut random = Random::new(length as u64);
     for _ in 0..args.repeats {
-        let mut order: Vec<usize> = (0..clocks.len()).collect();
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
         random.shuffle(&mut order);
         for at in order {
-            let (seconds, _) = clocks[at].1.run()?;
-            clocks[at].3.push(seconds);
+            let clock = &blocks[at].1;
+            times[at][0].add(|| Ok(clock.block().map(|_| ())?))?;
+            let alone = clock.attention()?;
+            times[at][1].add(|| Ok(alone()?))?;
             interrupt::check()?;
         }
         bar.inc(1);
     }
-    let full: Vec<f64> = clocks.first().map(|clock| clock.3.clone()).unwrap_or_default();
     let dense = (4 * args.batch * args.heads * length * length) as f64;
-    let mut rows = Vec::new();
-    for (name, _, operations, times) in clocks {
-        let ratios = full.iter().zip(&times).map(|(full, time)| full / time).collect();
+    let on_cpu = args.device == "cpu";
+    let Some(full) = times.first() else { return Ok(vec![]) };
+    let row = |((name, _, operations), own): (&(&String, BlockClock, u64), &[Times; 2])| {
         let peak_bytes = peak_of(args, name, length).unwrap_or(0);
-        rows.push(Row {
-            attention: name.clone(),
+        let wall = |which: usize| Times::ratio(&full[which].wall, &own[which].wall);
+        let cpu = |which: usize| on_cpu.then(|| Times::ratio(&full[which].cpu, &own[which].cpu));
+        Row {
+            attention: name.to_string(),
             length,
-            milliseconds: 1e3 * Sample::new(times).median(),
-            faster: Sample::new(ratios).median(),
+            milliseconds: 1e3 * Sample::new(own[0].wall.clone()).median(),
+            alone_milliseconds: 1e3 * Sample::new(own[1].wall.clone()).median(),
+            faster: wall(0),
+            alone_faster: wall(1),
+            cpu_faster: cpu(0),
+            alone_cpu_faster: cpu(1),
             peak_bytes,
             of_dense: peak_bytes as f64 / dense,
-            operations,
-        });
-    }
-    Ok(rows)
+            operations: *operations,
+        }
+    };
+    Ok(blocks.iter().zip(&times).map(row).collect())
 }
 
 /// Asks a process of its own.
@@ -171,11 +209,11 @@ fn peak(args: &BenchArgs, kinds: &[(String, Kind)]) -> Result<(), Failure> {
     let mut out = Out::new();
     for (_, kind) in kinds {
         // Threads and kernels first, at a length that takes no memory worth the name.
-        BlockClock::new(kind, sizes(args, 64), 1, &place)?.run()?;
+        BlockClock::new(kind, sizes(args, 64), 1, &place)?.block()?;
         let clock = BlockClock::new(kind, sizes(args, args.length[0]), args.batch, &place)?;
         let before = device_memory(&args.device).unwrap_or(0);
         let meter = Meter::new(&args.device);
-        clock.run()?;
+        clock.block()?;
         let peak = if args.device == "cpu" { meter.peak() } else { meter.peak().saturating_sub(before) };
         out.line(&peak.to_string())?;
     }
@@ -184,30 +222,45 @@ fn peak(args: &BenchArgs, kinds: &[(String, Kind)]) -> Result<(), Failure> {
 
 fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
     let mut out = Out::new();
-    let names =
-        ["attention", "tokens", "time", "times as fast as full", "peak memory", "of dense scores", "operations"];
+    let shown = |ratio: Option<f64>| ratio.map_or("–".to_string(), |ratio| format!("{ratio:.2}x"));
     match args.format {
         Format::Json => out.pretty(&rows)?,
         Format::Csv => {
-            out.line("attention,length,milliseconds,faster,peak_bytes,of_dense,operations")?;
+            out.line(&csv_line(CSV.map(str::to_string)))?;
             for row in rows {
-                let Row { attention, length, milliseconds, faster, peak_bytes, of_dense, operations } = row;
-                let numbers = [format!("{milliseconds:.4}"), format!("{faster:.3}"), peak_bytes.to_string()];
-                let rest = [format!("{of_dense:.5}"), operations.to_string()];
-                let cells = [attention.clone(), length.to_string()].into_iter().chain(numbers).chain(rest);
-                out.line(&csv_line(cells))?;
+                let number = |x: f64| format!("{x:.4}");
+                let maybe = |x: Option<f64>| x.map(number).unwrap_or_default();
+                let times = [row.milliseconds, row.alone_milliseconds, row.faster, row.alone_faster].map(number);
+                let rest = [maybe(row.cpu_faster), maybe(row.alone_cpu_faster), row.peak_bytes.to_string()];
+                let last = [number(row.of_dense), row.operations.to_string()];
+                let first = [row.attention.clone(), row.length.to_string()];
+                out.line(&csv_line(first.into_iter().chain(times).chain(rest).chain(last)))?;
             }
         }
         Format::Table | Format::Md => {
-            let columns: Vec<(&str, Align)> =
-                names.iter().map(|n| (*n, if *n == "attention" { Align::Left } else { Align::Right })).collect();
-            let mut table = Table::new(&columns);
+            let mut table = Table::new(&[
+                ("attention", Align::Left),
+                ("tokens", Align::Right),
+                ("block", Align::Right),
+                ("times as fast as full", Align::Right),
+                ("by CPU time", Align::Right),
+                ("alone", Align::Right),
+                ("times as fast", Align::Right),
+                ("by CPU time", Align::Right),
+                ("peak memory", Align::Right),
+                ("of dense scores", Align::Right),
+                ("operations", Align::Right),
+            ]);
             for row in rows {
                 table.row([
                     row.attention.clone(),
                     row.length.to_string(),
                     seconds(row.milliseconds / 1e3),
-                    format!("{:.2}x", row.faster),
+                    shown(Some(row.faster)),
+                    shown(row.cpu_faster),
+                    seconds(row.alone_milliseconds / 1e3),
+                    shown(Some(row.alone_faster)),
+                    shown(row.alone_cpu_faster),
                     bytes(row.peak_bytes as f64),
                     format!("{:.3}", row.of_dense),
                     count(row.operations as f64),
@@ -219,3 +272,18 @@ fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
     }
     out.flush()
 }
+
+/// The columns of CSV, named as JSON's fields are.
+const CSV: [&str; 11] = [
+    "attention",
+    "length",
+    "milliseconds",
+    "alone_milliseconds",
+    "faster",
+    "alone_faster",
+    "cpu_faster",
+    "alone_cpu_faster",
+    "peak_bytes",
+    "of_dense",
+    "operations",
+];

@@ -66,6 +66,7 @@ impl Case {
             seed: self.seed,
             parameters: &parameters,
             prefix: "a",
+            known: None,
         })
     }
 
