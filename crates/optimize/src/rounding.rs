@@ -10,13 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bits from which rounding errors are too small to be made up for.
 pub(crate) const FINE: u32 = 8;
 
+/// By tensor, bits, and what is left of its block.
+type RoundedBy = HashMap<(String, u32, String), Arc<Rounded>>;
+/// By what maps read, and what is left of that; nothing where too little was seen.
+type CompensationBy = HashMap<(String, String), Option<Arc<Compensation>>>;
+
 /// What was rounded so far.
 #[derive(Default)]
 pub(crate) struct Rounder {
-    /// By tensor, bits, and what is left of its block.
-    rounded: Mutex<HashMap<(String, u32, String), Arc<Rounded>>>,
-    /// By what maps read, and what is left of that.
-    compensations: Mutex<HashMap<(String, String), Option<Arc<Compensation>>>>,
+    rounded: Mutex<RoundedBy>,
+    compensations: Mutex<CompensationBy>,
 }
 
 impl Rounder {

@@ -209,7 +209,10 @@ impl Search<'_> {
                 of.name(),
                 100.0 * (1.0 / ratio - 1.0)
             );
-            self.notes.push(note);
+            // Once is enough: the next best may ask again.
+            if !self.notes.iter().any(|known| known.starts_with(of.name())) {
+                self.notes.push(note);
+            }
             if !(self.stop)() {
                 self.attempt("the same without what does not pay", &without)?;
             }
