@@ -71,7 +71,7 @@ impl Nystrom {
         let largest = |axis: usize| a.clone().abs().sum_dim(axis).max_dim(3 - axis);
         let mut z = a.clone().transpose() / (largest(1) * largest(2));
         let eye = |scale: f32| {
-            let value = |at: usize| if at % (count + 1) == 0 { scale } else { 0.0 };
+            let value = |at: usize| if at.is_multiple_of(count + 1) { scale } else { 0.0 };
             constant((0..count * count).map(value).collect(), [1, count, count], &a.device())
                 .expand([groups, count, count])
         };
