@@ -61,9 +61,9 @@ impl Engine {
         let tables = Tables::new(&architecture, model.weights.clone())?;
         model.plan.check()?;
         let activations = model.plan.quantization.as_ref().map(|q| q.activations.clone()).unwrap_or_default();
-        let head_rows = options.economies.head_rows;
         let values = (&attention, calibration.as_deref());
-        let compiled = compile(&architecture, &model.weights, precision, &activations, head_rows, values, &team)?;
+        let compiled =
+            compile(&architecture, &model.weights, precision, &activations, options.economies, values, &team)?;
         let Compiled { hidden, head, rows, head_exact, rows_exact, economised, locals, constants } = compiled;
         let element = activation_element(precision);
         Ok(Engine {

@@ -170,7 +170,7 @@ impl Machine {
                             add(step.layer, step.part, 2 * width * input.width() as u64 * count);
                             let each = match activation {
                                 Activation::Identity => 0,
-                                Activation::Relu => 1,
+                                Activation::Relu | Activation::Clip => 1,
                                 _ => ACTIVATION_FLOPS,
                             };
                             add(step.layer, Part::Norms, each * width * count);
@@ -191,6 +191,19 @@ impl Machine {
                     Positions::Relative(_) => 2 * width * scores,
                 };
                 let layer = Some(attend.layer);
+                if let Some(network) = attend.network {
+                    let slots = self.constants.networks[network].slots() as u64;
+                    let heads = attend.heads as u64;
+                    // A few queries: scores, then the network. Else keys and values become slots first.
+                    let each = match attend.queries {
+                        RowSet::All => 2 * width * slots * (rows(RowSet::All) + rows(attend.queries)),
+                        _ => 2 * (width + slots * heads) * scores,
+                    };
+                    add(layer, Part::Scores, each);
+                    add(layer, Part::Values, each);
+                    add(layer, Part::Norms, 2 * heads * slots * rows(attend.queries));
+                    return;
+                }
                 add(layer, Part::Scores, 2 * width * scores);
                 add(layer, Part::Values, 2 * width * scores);
                 add(layer, Part::Norms, SOFTMAX_FLOPS * attend.heads as u64 * scores);

@@ -48,5 +48,5 @@ pub use observe::Observed;
 pub use options::{Economies, Options, RunOptions, auto_precision};
 pub use profile::PartTime;
 pub use run::{FollowedLayer, like_tokens};
-pub use steps::{StepInfo, StepKind};
+pub use steps::{Function, StepInfo, StepKind};
 pub use values::{Calibrator, LayerExamined, Recipe, Spending};

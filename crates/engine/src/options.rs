@@ -42,18 +42,20 @@ pub struct Economies {
     pub head_rows: bool,
     /// Identical inputs of a batch are computed once.
     pub once: bool,
+    /// Norms without statistics of their own (PowerNorm, MobileBERT's NoNorm) are folded into the linear maps before them.
+    pub fold: bool,
 }
 
 impl Default for Economies {
     fn default() -> Self {
-        Economies { head_rows: true, once: true }
+        Economies { head_rows: true, once: true, fold: true }
     }
 }
 
 impl Economies {
     /// No economy at all.
     pub fn none() -> Self {
-        Economies { head_rows: false, once: false }
+        Economies { head_rows: false, once: false, fold: false }
     }
 }
 

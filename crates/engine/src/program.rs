@@ -200,8 +200,15 @@ pub(crate) enum Op {
     Words { out: View },
     /// `out += position[p] + type[t]`.
     AddPlaces { out: View },
-    /// `out = activation(W input + b) + residual`; `matrix` is a number in [`crate::compile::Constants`].
-    Linear { input: View, matrix: usize, activation: Activation, residual: Option<View>, out: View },
+    /// `out = activation(W input + b) + residual · scale`; `matrix` and `scale` are numbers in [`crate::compile::Constants`].
+    Linear {
+        input: View,
+        matrix: usize,
+        activation: Activation,
+        residual: Option<View>,
+        scale: Option<usize>,
+        out: View,
+    },
     /// `out = norm(input)`; may be in place.
     Norm { input: View, norm: usize, out: View },
     /// `out = input + constant`, whose number in [`crate::compile::Constants`] it is: what is left of a removed block.
@@ -288,6 +295,8 @@ pub(crate) struct Attend {
     pub(crate) out: View,
     /// Over which keys; `None`: over all.
     pub(crate) keys: Option<ChosenKeys>,
+    /// Number of the network in softmax's place in [`crate::compile::Constants`].
+    pub(crate) network: Option<usize>,
 }
 
 /// The keys of an attention that looks at some only.

@@ -1,9 +1,7 @@
 //! Position information inside attention scores: bucketed distances (MPNet) and Transformer-XL's relative
 //! positions (XLNet), as tables that grow with the longest input seen.
 
-use sparing_kernels::{
-    Activation, Epilogue, Format, PackedMatrix, PerWorker, Rows, RowsMut, Scratch, Team, gemm_columns,
-};
+use sparing_kernels::{Epilogue, Format, PackedMatrix, PerWorker, Rows, RowsMut, Scratch, Team, gemm_columns};
 use sparing_model::{Attention, AttentionPosition, Error, Weights, distance_bucket};
 use std::sync::{Arc, RwLock};
 
@@ -206,7 +204,7 @@ impl Relative {
             }
         }
         let mut projected = vec![0.0; distances * width];
-        let epilogue = Epilogue { bias: None, activation: Activation::Identity, residual: None };
+        let epilogue = Epilogue::default();
         let (rows, out) = (Rows::f32(&encodings, self.hidden), RowsMut::f32(&mut projected, width));
         gemm_columns(team, rows, &self.projection, &epilogue, out, scratch);
         let mut table = RelativeTable { reach, blocks: Vec::new(), bias: Vec::with_capacity(self.heads * distances) };

@@ -1,7 +1,9 @@
 //! What a compiled program consists of, for people and tests to look at.
 
 use crate::Engine;
-use crate::program::{Op, Part, Program, Segment};
+use crate::program::{Op, Part, PoolKind, Program, Segment};
+use sparing_kernels::Activation;
+use sparing_model::NormKind;
 use std::collections::HashSet;
 
 /// What a step does.
@@ -40,6 +42,33 @@ pub struct StepInfo {
     pub parameters: usize,
     /// Whether an earlier step reads the same weights.
     pub shared: bool,
+    /// What it computes beside sums, products and comparisons.
+    pub functions: &'static [Function],
+}
+
+/// What is neither a sum, nor a product, nor a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// `exp`, and what is made of it: tanh, the logistic function.
+    Exponential,
+    /// `erf`.
+    ErrorFunction,
+    /// `sqrt`.
+    SquareRoot,
+    /// A division by a number that is not known beforehand.
+    Division,
+}
+
+const SOFTMAX: &[Function] = &[Function::Exponential, Function::Division];
+const NORM: &[Function] = &[Function::SquareRoot, Function::Division];
+
+/// What an activation computes.
+fn of_activation(activation: Activation) -> &'static [Function] {
+    match activation {
+        Activation::Identity | Activation::Relu | Activation::Clip => &[],
+        Activation::Gelu => &[Function::ErrorFunction, Function::Division],
+        Activation::GeluTanh | Activation::Tanh | Activation::Silu => &[Function::Exponential, Function::Division],
+    }
 }
 
 impl Engine {
@@ -52,9 +81,9 @@ impl Engine {
         let e = &self.architecture.embeddings;
         let mut steps = Vec::new();
         let mut seen = HashSet::new();
-        let mut add = |name: &str, layer: Option<usize>, part: Part, kind, shape, parameters, shared| {
+        let mut add = |name: &str, layer: Option<usize>, part: Part, kind, shape, parameters, shared, functions| {
             let name = layer.map_or(name.to_string(), |layer| format!("layer {layer} {name}"));
-            steps.push(StepInfo { name, layer, part: part.name(), kind, shape, parameters, shared });
+            steps.push(StepInfo { name, layer, part: part.name(), kind, shape, parameters, shared, functions });
         };
         for segment in &program.segments {
             match segment {
@@ -79,7 +108,16 @@ impl Engine {
                             }
                             Op::Copy { .. } => (StepKind::Move, (width, 1), 0, false),
                         };
-                        add(step.name, step.layer, step.part, kind, shape, parameters, shared);
+                        add(
+                            step.name,
+                            step.layer,
+                            step.part,
+                            kind,
+                            shape,
+                            parameters,
+                            shared,
+                            self.functions(&step.op),
+                        );
                     }
                 }
                 Segment::Values(values) => {
@@ -88,11 +126,16 @@ impl Engine {
                     let shape = (packed.matrix.outputs(), packed.matrix.inputs());
                     let shared = !seen.insert((0, matrix));
                     let layer = Some(values.attend.layer);
-                    add("value", layer, Part::Qkv, StepKind::Linear, shape, packed.parameters(), shared);
+                    add("value", layer, Part::Qkv, StepKind::Linear, shape, packed.parameters(), shared, SOFTMAX);
                 }
                 Segment::Attend(a) => {
                     let shape = (a.heads, a.head_width);
-                    add("attention", Some(a.layer), Part::Scores, StepKind::Attention, shape, 0, false);
+                    let network = a.network.map(|number| &self.machine.constants.networks[number]);
+                    let parameters = network.map_or(0, |network| 2 * network.slots() * network.tokens());
+                    let functions = if network.is_some() { &[] } else { SOFTMAX };
+                    let shared = a.network.is_some_and(|number| !seen.insert((3, number)));
+                    let part = Part::Scores;
+                    add("attention", Some(a.layer), part, StepKind::Attention, shape, parameters, shared, functions);
                 }
                 Segment::Select(select) => {
                     let shape = (select.attend.heads, 1);
@@ -104,20 +147,42 @@ impl Engine {
                         shape,
                         0,
                         false,
+                        SOFTMAX,
                     );
                 }
                 Segment::Drop([x, _]) => {
-                    add("drop rows", None, Part::Importance, StepKind::Move, (x.width(), 1), 0, false);
+                    add("drop rows", None, Part::Importance, StepKind::Move, (x.width(), 1), 0, false, &[]);
                 }
                 Segment::Gather { to, .. } => {
-                    add("gather rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false);
+                    add("gather rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false, &[]);
                 }
                 Segment::Scatter { to, .. } => {
-                    add("scatter rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false);
+                    add("scatter rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false, &[]);
                 }
-                Segment::Pool { to, .. } => add("pool", None, Part::Head, StepKind::Pool, (to.width(), 1), 0, false),
+                Segment::Pool { kind, to, .. } => {
+                    let functions: &[Function] = if *kind == PoolKind::Mean { &[Function::Division] } else { &[] };
+                    add("pool", None, Part::Head, StepKind::Pool, (to.width(), 1), 0, false, functions);
+                }
             }
         }
+        if program.normalise {
+            let width = program.output.width();
+            add("unit length", None, Part::Head, StepKind::Norm, (width, 1), 0, false, NORM);
+        }
         steps
+    }
+
+    /// What a row-local step computes beside sums, products and comparisons.
+    fn functions(&self, op: &Op) -> &'static [Function] {
+        match op {
+            Op::Words { .. } | Op::AddPlaces { .. } | Op::Shift { .. } => &[],
+            Op::Linear { matrix, activation, .. } => match of_activation(*activation) {
+                [] if self.machine.constants.matrices[*matrix].matrix.divides() => &[Function::Division],
+                functions => functions,
+            },
+            Op::Norm { norm, .. } if self.machine.constants.norms[*norm].kind == NormKind::Layer => NORM,
+            Op::Norm { .. } => &[],
+            Op::Copy { activation, .. } => of_activation(*activation),
+        }
     }
 }

@@ -26,7 +26,7 @@ fn main() {
         let mut y = vec![0f32; rows * outputs];
         let mut y16 = vec![0u16; rows * outputs];
         let operations = 2.0 * (rows * inputs * outputs) as f64;
-        let fused = Epilogue { bias: Some(&bias), activation: Activation::Gelu, residual: None };
+        let fused = Epilogue { bias: Some(&bias), activation: Activation::Gelu, ..Epilogue::default() };
         let (mut peaks, mut times) = (vec![], [vec![], vec![], vec![]]);
         for _ in 0..15 {
             peaks.push(peak::operations_per_second(format));

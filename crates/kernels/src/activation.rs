@@ -15,4 +15,6 @@ pub enum Activation {
     Tanh,
     /// `x * sigmoid(x)`.
     Silu,
+    /// `min(max(x, -1), 1)`.
+    Clip,
 }

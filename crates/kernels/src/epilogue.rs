@@ -6,7 +6,7 @@ use crate::product::After;
 use crate::rows::{Element, Elements, ElementsMut, Rows, RowsMut};
 use crate::simd::{Simd, kernel};
 
-/// What happens to a result before it is stored: `activation(x + bias) + residual`.
+/// What happens to a result before it is stored: `activation(x + bias) + residual · residual_scale`.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     /// One number per output.
@@ -15,11 +15,13 @@ pub struct Epilogue<'a> {
     pub activation: Activation,
     /// Added last; as many rows as the result.
     pub residual: Option<Rows<'a>>,
+    /// One number per output that the residual is multiplied by; `None`: as it is.
+    pub residual_scale: Option<&'a [f32]>,
 }
 
 impl Default for Epilogue<'_> {
     fn default() -> Self {
-        Epilogue { bias: None, activation: Activation::Identity, residual: None }
+        Epilogue { bias: None, activation: Activation::Identity, residual: None, residual_scale: None }
     }
 }
 
@@ -88,6 +90,8 @@ pub(crate) struct Finish {
     bias: *const f32,
     activation: Activation,
     residual: Option<Place>,
+    /// Of the residual; or null.
+    residual_scale: *const f32,
     training: Training,
     out: Place,
 }
@@ -113,6 +117,7 @@ impl Finish {
             bias: epilogue.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
             activation: epilogue.activation,
             residual: epilogue.residual.map(Place::to_read),
+            residual_scale: epilogue.residual_scale.map_or(std::ptr::null(), <[f32]>::as_ptr),
             training: Training::Nothing,
             out: Place::of(out),
         }
@@ -121,7 +126,7 @@ impl Finish {
     /// Nothing follows: the product alone.
     pub(crate) fn plain(out: Place) -> Finish {
         let (bias, activation) = (std::ptr::null(), Activation::Identity);
-        Finish { bias, activation, residual: None, training: Training::Nothing, out }
+        Finish { bias, activation, residual: None, residual_scale: bias, training: Training::Nothing, out }
     }
 
     /// What follows a product in training; all f32.
@@ -136,6 +141,7 @@ impl Finish {
             bias: after.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
             activation,
             residual: after.accumulate.then_some(out),
+            residual_scale: std::ptr::null(),
             training,
             out,
         }
@@ -184,6 +190,8 @@ unsafe fn finish_as<S: Simd, A: Function, const INT8: bool, const WHOLE: bool>(f
             let bias = if finish.bias.is_null() { S::splat(0.0) } else { load(finish.bias.add(column)) };
             let scale = if INT8 { S::load(tile.column_scales.0.add(at)) } else { S::splat(1.0) };
             let offset = if INT8 { S::load(tile.column_scales.1.add(at)) } else { S::splat(0.0) };
+            let unscaled = finish.residual_scale.is_null();
+            let residual_scale = if unscaled { S::splat(1.0) } else { load(finish.residual_scale.add(column)) };
             for i in 0..tile.rows {
                 let sums = tile.sums.add(i * tile.step + at);
                 let x = if INT8 {
@@ -204,7 +212,7 @@ unsafe fn finish_as<S: Simd, A: Function, const INT8: bool, const WHOLE: bool>(f
                         (Element::Bf16, true) => S::load_bf16(p.cast()),
                         (Element::Bf16, false) => S::load_bf16_n(p.cast(), n),
                     };
-                    y = S::add(y, r);
+                    y = S::fma(r, residual_scale, y);
                 }
                 let p = finish.out.at(row, column);
                 match (finish.out.element, WHOLE) {

@@ -114,6 +114,9 @@ fn check(a: &Rows, weights: &PackedMatrix, epilogue: &Epilogue, out: &RowsMut) {
     if let Some(residual) = &epilogue.residual {
         assert_eq!((residual.count(), residual.width()), (out.count(), out.width()), "residual");
     }
+    if let Some(scale) = epilogue.residual_scale {
+        assert_eq!(scale.len(), weights.outputs(), "residual scale");
+    }
 }
 
 /// `out = epilogue(a · Wᵀ)` on the calling thread.
@@ -193,10 +196,12 @@ mod tests {
         let w = numbers(seed + 1, outputs * inputs, 0.3);
         let bias = numbers(seed + 2, outputs, 1.0);
         let residual = numbers(seed + 3, rows * outputs, 1.0);
+        let scale = numbers(seed + 4, outputs, 2.0);
         let epilogue = Epilogue {
             bias: seed.is_multiple_of(3).then_some(&bias[..]),
             activation,
             residual: seed.is_multiple_of(2).then(|| Rows::f32(&residual, outputs)),
+            residual_scale: seed.is_multiple_of(4).then_some(&scale[..]),
         };
         let mut want = vec![0f32; rows * outputs];
         let w_packed = as_packed(&w, inputs, format);
@@ -270,7 +275,7 @@ mod tests {
             );
             for level in Level::all_available() {
                 let packed = PackedMatrix::pack_integers_for(level, &integers, &scales, outputs, inputs);
-                let packed = packed.with_input(crate::InputRounding { steps, range });
+                let packed = packed.with_input(crate::InputRounding::new(steps, range));
                 let mut got = vec![f32::NAN; rows * outputs];
                 let mut scratch = Scratch::default();
                 gemm(Rows::f32(&x, inputs), &packed, &epilogue, RowsMut::f32(&mut got, outputs), &mut scratch);

@@ -160,6 +160,7 @@ function!(GeluTanh, |x| {
     let cubic = S::fma(S::mul(S::mul(x, x), x), S::splat(0.044_715), x);
     S::fma(half, tanh::<S>(S::mul(cubic, S::splat(0.797_884_6))), half)
 });
+function!(Clip, |x| S::min(S::max(x, S::splat(-1.0)), S::splat(1.0)));
 function!(Silu, |x| S::div(x, S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x)))));
 
 /// The derivative of a non-linearity, for training.
@@ -206,6 +207,13 @@ slope!(GeluTanh, |x| {
     let rise = S::mul(S::fma(S::sub(S::splat(0.0), t), t, one), inner);
     S::fma(S::mul(half, x), rise, S::fma(half, t, half))
 });
+// One within, zero from the bounds on.
+slope!(Clip, |x| {
+    let one = S::splat(1.0);
+    let above = S::min(S::mul(S::max(S::add(x, one), S::splat(0.0)), S::splat(1e38)), one);
+    let below = S::min(S::mul(S::max(S::sub(one, x), S::splat(0.0)), S::splat(1e38)), one);
+    S::mul(above, below)
+});
 slope!(Silu, |x| {
     let one = S::splat(1.0);
     let s = S::div(one, S::add(one, exp::<S>(S::sub(S::splat(0.0), x))));
@@ -238,6 +246,10 @@ macro_rules! with_activation {
             }
             $crate::Activation::Silu => {
                 type $f = $crate::math::Silu;
+                $body
+            }
+            $crate::Activation::Clip => {
+                type $f = $crate::math::Clip;
                 $body
             }
         }
@@ -360,7 +372,7 @@ mod tests {
     fn slopes_match_double_precision() {
         use Activation::*;
         for level in Level::all_available() {
-            for activation in [Identity, Gelu, GeluTanh, Relu, Tanh, Silu] {
+            for activation in [Identity, Gelu, GeluTanh, Relu, Tanh, Silu, Clip] {
                 let x = grid(-12.0, 12.0);
                 let dy = vec![2.0; x.len()];
                 let mut y = vec![f32::NAN; x.len()];
@@ -378,7 +390,7 @@ mod tests {
     fn activations_match_double_precision() {
         use Activation::*;
         for level in Level::all_available() {
-            for activation in [Identity, Gelu, GeluTanh, Relu, Tanh, Silu] {
+            for activation in [Identity, Gelu, GeluTanh, Relu, Tanh, Silu, Clip] {
                 let x = grid(-12.0, 12.0);
                 let mut y = x.clone();
                 // SAFETY: available level.

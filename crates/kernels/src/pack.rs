@@ -20,15 +20,40 @@ pub enum Format {
 /// How int8 rounds the rows that a matrix is multiplied with: to numbers that are evenly spread over a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InputRounding {
-    /// Steps between the least and the largest number; a byte has 255.
-    pub steps: u8,
-    /// Least and largest number, whatever lies beyond is cut off; `None`: each row's own.
-    pub range: Option<(f32, f32)>,
+    pub(crate) steps: u8,
+    /// Of a given range; `None`: every row has its own.
+    pub(crate) grid: Option<Grid>,
+}
+
+/// `x ≈ scale * q + least`, and how q is found: `x * inverse + shift`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Grid {
+    pub(crate) scale: f32,
+    pub(crate) least: f32,
+    pub(crate) inverse: f32,
+    pub(crate) shift: f32,
+}
+
+impl Grid {
+    /// So many steps from the least to the largest number.
+    #[inline(always)]
+    pub(crate) fn new(steps: u8, (least, most): (f32, f32)) -> Grid {
+        let scale = ((most - least) / f32::from(steps)).max(1e-30);
+        Grid { scale, least, inverse: 1.0 / scale, shift: -least / scale }
+    }
+}
+
+impl InputRounding {
+    /// `steps` between the least and the largest number; a byte has 255. `range`: least and largest number, whatever lies
+    /// beyond is cut off; `None`: each row's own, which costs divisions.
+    pub fn new(steps: u8, range: Option<(f32, f32)>) -> Self {
+        InputRounding { steps, grid: range.map(|range| Grid::new(steps, range)) }
+    }
 }
 
 impl Default for InputRounding {
     fn default() -> Self {
-        InputRounding { steps: 255, range: None }
+        InputRounding::new(255, None)
     }
 }
 
@@ -60,6 +85,11 @@ impl PackedMatrix {
     /// Packs row-major `[outputs, inputs]` integers as [`Format::Int8`]: `w = scale * q`, one scale per output.
     pub fn pack_integers(integers: &[i8], scales: &[f32], outputs: usize, inputs: usize) -> Self {
         Self::pack_integers_for(Level::active(), integers, scales, outputs, inputs)
+    }
+
+    /// Whether every row that it is multiplied with has a range of its own, which divides while it runs.
+    pub fn divides(&self) -> bool {
+        self.format == Format::Int8 && self.input.grid.is_none()
     }
 
     /// The same with another rounding of the rows it is multiplied with. Only [`Format::Int8`] rounds them.

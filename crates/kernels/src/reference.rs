@@ -37,6 +37,7 @@ pub fn activate(activation: Activation, x: f32) -> f32 {
         Activation::Relu => x.max(0.0),
         Activation::Tanh => x.tanh(),
         Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Clip => x.clamp(-1.0, 1.0),
     };
     y as f32
 }
@@ -59,11 +60,12 @@ pub fn slope(activation: Activation, x: f32) -> f32 {
             let s = 1.0 / (1.0 + (-x).exp());
             s * (1.0 + x * (1.0 - s))
         }
+        Activation::Clip => f64::from(x.abs() < 1.0),
     };
     y as f32
 }
 
-/// `out = activation(a Wᵀ + bias) + residual`, weights `[outputs, inputs]`.
+/// `out = activation(a Wᵀ + bias) + residual · scale`, weights `[outputs, inputs]`.
 pub fn gemm(a: Rows, weights: &[f32], outputs: usize, epilogue: &Epilogue, mut out: RowsMut) {
     let inputs = a.width();
     let mut row = vec![0.0; inputs];
@@ -75,7 +77,7 @@ pub fn gemm(a: Rows, weights: &[f32], outputs: usize, epilogue: &Epilogue, mut o
             let mut y = dot as f32 + epilogue.bias.map_or(0.0, |b| b[o]);
             y = activate(epilogue.activation, y);
             if let Some(residual) = epilogue.residual {
-                y += residual.get(r, o);
+                y += residual.get(r, o) * epilogue.residual_scale.map_or(1.0, |scale| scale[o]);
             }
             out.set(r, o, y);
         }

@@ -1,5 +1,6 @@
 //! Rows as the tile kernels want them: 32-bit words (an f32, two bf16, four bytes), a few rows side by side.
 
+use crate::pack::Grid;
 use crate::rows::{Elements, Rows};
 use crate::simd::{Level, Simd, kernel};
 use crate::tile::Tile;
@@ -95,14 +96,12 @@ unsafe fn quantise<S: Simd, const BF16: bool>(
     input: InputRounding,
 ) -> (f32, f32) {
     unsafe {
-        let (least, most) = match input.range {
-            Some(range) => range,
-            None => range::<S, BF16>(from, width),
+        let grid = match input.grid {
+            Some(grid) => grid,
+            None => Grid::new(input.steps, range::<S, BF16>(from, width)),
         };
         let steps = f32::from(input.steps);
-        let scale = ((most - least) / steps).max(1e-30);
-        let inverse = S::splat(1.0 / scale);
-        let shift = S::splat(-least / scale);
+        let (inverse, shift) = (S::splat(grid.inverse), S::splat(grid.shift));
         let mut i = 0;
         while i < width {
             let x = load_element::<S, BF16>(from, i, S::LANES.min(width - i));
@@ -110,7 +109,7 @@ unsafe fn quantise<S: Simd, const BF16: bool>(
             S::store_u8(to.add(i), S::min(S::max(q, S::splat(0.0)), S::splat(steps)));
             i += S::LANES;
         }
-        (scale, least)
+        (grid.scale, grid.least)
     }
 }
 

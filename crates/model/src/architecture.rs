@@ -116,6 +116,17 @@ pub enum NormKind {
     Layer,
     /// `x * weight + bias` (MobileBERT's NoNorm).
     Affine,
+    /// `x / sqrt(phi + eps) * weight + bias`, phi one number per channel ([`Norm::running_phi`]): the mean of `x²` over
+    /// tokens, kept from training (PowerNorm, Shen et al. 2020, <https://arxiv.org/abs/2003.07845>).
+    Power,
+}
+
+impl Norm {
+    /// Name of PowerNorm's phi, `[width]`, beside the scale.
+    pub fn running_phi(&self) -> String {
+        let beside = self.weight.rsplit_once('.').map_or("", |(beside, _)| beside);
+        format!("{beside}.running_phi")
+    }
 }
 
 /// Element-wise non-linearities.
@@ -134,6 +145,8 @@ pub enum Activation {
     Tanh,
     /// `x * sigmoid(x)`.
     Silu,
+    /// `min(max(x, -1), 1)`.
+    Clip,
 }
 
 /// From token ids to the first hidden state.
@@ -269,6 +282,39 @@ pub struct Attention {
     pub position: AttentionPosition,
     /// Present in Longformer: sliding window plus global tokens.
     pub window: Option<Window>,
+    /// What makes shares of scores in softmax's place.
+    pub network: Option<ShareNetwork>,
+}
+
+/// `output(relu(hidden(x)))` of a row x of scores, in softmax's place (MA-BERT). Scores of tokens that are not there are
+/// zeros, and so are their values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShareNetwork {
+    /// The longest input.
+    pub tokens: usize,
+    /// From a score per token (or per projected key) to the inner width.
+    pub hidden: Linear,
+    /// Back.
+    pub output: Linear,
+    /// Keys and values are projected first, along the tokens: to as many as the network has inputs (Linformer).
+    pub projections: Option<Projections>,
+}
+
+/// Maps along the tokens of a sequence, `[keys, tokens]` each, without bias.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Projections {
+    /// Of keys.
+    pub keys: Linear,
+    /// Of values.
+    pub values: Linear,
+}
+
+impl ShareNetwork {
+    /// Its maps.
+    pub fn maps(&self) -> impl Iterator<Item = &Linear> {
+        let projections = self.projections.iter().flat_map(|p| [&p.keys, &p.values]);
+        [&self.hidden, &self.output].into_iter().chain(projections)
+    }
 }
 
 /// Position information inside attention scores.

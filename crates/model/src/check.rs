@@ -1,7 +1,7 @@
 //! Every tensor an architecture names must be there with the right shape, before anything runs.
 
 use crate::weights::{is_float, misshapen};
-use crate::{Architecture, AttentionPosition, Error, Layer, Linear, Matrix, Norm, Weights};
+use crate::{Architecture, AttentionPosition, Error, Layer, Linear, Matrix, Norm, NormKind, Weights};
 
 impl Architecture {
     /// Checks the weights against the architecture. The error names the tensor, the shape found and the one expected.
@@ -58,7 +58,11 @@ impl Check<'_> {
 
     fn norm(&self, norm: &Norm) -> Result<(), Error> {
         self.shape(&norm.weight, &[norm.width])?;
-        self.shape(&norm.bias, &[norm.width])
+        self.shape(&norm.bias, &[norm.width])?;
+        match norm.kind {
+            NormKind::Power => self.shape(&norm.running_phi(), &[norm.width]),
+            NormKind::Layer | NormKind::Affine => Ok(()),
+        }
     }
 
     fn linear(&self, linear: &Linear) -> Result<(), Error> {
@@ -101,6 +105,7 @@ impl Check<'_> {
                 self.shape(segments, &[2, a.heads, a.head_width])?;
             }
         }
+        a.network.iter().flat_map(|network| network.maps()).try_for_each(|map| self.linear(map))?;
         if let Some(w) = &a.window {
             [&w.global_query, &w.global_key, &w.global_value].into_iter().try_for_each(|linear| self.linear(linear))?;
         }

@@ -15,6 +15,7 @@ mod elements;
 mod error;
 pub mod executor;
 mod families;
+mod functions;
 #[cfg(feature = "hub")]
 mod hub;
 mod keys;
@@ -34,6 +35,7 @@ pub use elements::{Elements, LayerElements, Widths};
 pub use error::Error;
 pub use executor::*;
 pub use families::HeadChoice;
+pub use functions::{All, Functions, Relu, SoftmaxNetwork};
 #[cfg(feature = "hub")]
 pub use hub::{OpenOptions, Transfer};
 pub use keys::{Keep, Keys, KeysBy, LayerKeys};

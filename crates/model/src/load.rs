@@ -94,16 +94,11 @@ impl Model {
             })?,
         };
         plan.check()?;
-        match &plan.elements {
-            None => architecture.check(&weights)?,
-            Some(elements) => {
-                let pruned = |e: Error| Error::new(format!("sparing.json: {e}"));
-                elements.apply(&mut architecture).map_err(pruned)?;
-                architecture
-                    .check(&weights)
-                    .map_err(|e| Error::new(format!("{e} (after what sparing.json says is left of the layers)")))?;
-            }
-        }
+        plan.apply(&mut architecture).map_err(|e| Error::new(format!("sparing.json: {e}")))?;
+        architecture.check(&weights).map_err(|e| match plan.rebuilds() {
+            true => Error::new(format!("{e} (after what sparing.json says of the layers)")),
+            false => e,
+        })?;
         let mut tokenizer = Tokenizer::read(&directory, &architecture)?;
         if let (Some(tokenizer), Some(longest)) = (&mut tokenizer, longest) {
             tokenizer.limit(longest);

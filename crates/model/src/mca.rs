@@ -210,6 +210,13 @@ impl AttentionPlan {
     /// Checks that a network can do it.
     pub fn check_for(&self, architecture: &Architecture) -> Result<(), Error> {
         self.check()?;
+        let network = architecture.layers.iter().any(|layer| layer.attention.network.is_some());
+        if network && !self.is_exact() {
+            return Err(Error::new(
+                "attention: values, tokens and keys are economised by softmax's shares, and this model has a network in its \
+                 place; use --attention exact",
+            ));
+        }
         self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check_for(architecture))?;
         self.keys.as_ref().map_or(Ok(()), |keys| keys.check_for(architecture))?;
         self.check_together(architecture)?;

@@ -32,6 +32,9 @@ pub struct Plan {
     /// What is left of layers that were pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements: Option<crate::Elements>,
+    /// What stands in the place of non-linear functions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<crate::Functions>,
 }
 
 /// Fewer bits.
@@ -106,6 +109,17 @@ impl Default for Activations {
 }
 
 impl Plan {
+    /// Makes of a published architecture what the plan says of its layers.
+    pub fn apply(&self, architecture: &mut crate::Architecture) -> Result<(), Error> {
+        self.elements.iter().try_for_each(|elements| elements.apply(architecture))?;
+        self.functions.iter().try_for_each(|functions| functions.apply(architecture))
+    }
+
+    /// Whether the architecture is not the published one.
+    pub(crate) fn rebuilds(&self) -> bool {
+        self.elements.is_some() || self.functions.is_some()
+    }
+
     /// Checks the numbers: a plan comes from a file.
     pub fn check(&self) -> Result<(), Error> {
         if let Some(attention) = &self.attention {

@@ -57,8 +57,8 @@ fn plans_that_make_no_sense_are_refused_in_one_line() {
         (json!({"layers": {"x": {}}}), "not a plan this version knows"),
         (json!({"layers": {"0": {"depth": 1}}}), "not a plan this version knows"),
         (json!({"layer": {}}), "not a plan this version knows"),
-        (json!({"layers": {"0": {"heads": [0]}}}), "after what sparing.json says is left"),
-        (json!({"layers": {"0": {"width": 5}}}), "after what sparing.json says is left"),
+        (json!({"layers": {"0": {"heads": [0]}}}), "after what sparing.json says of the layers"),
+        (json!({"layers": {"0": {"width": 5}}}), "after what sparing.json says of the layers"),
     ] {
         let message = error(with_plan(elements));
         assert!(message.contains(part), "{message} lacks {part}");

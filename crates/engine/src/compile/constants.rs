@@ -2,6 +2,7 @@
 
 use crate::relative::{Buckets, Relative};
 use crate::values::Economy;
+use sparing_kernels::attention::ShareNetwork;
 use sparing_kernels::{Format, InputRounding, PackedMatrix, Team};
 use sparing_model::{Activations, Bias, Error, Integers, Linear, Matrix, Norm, NormKind, Weights};
 use std::collections::HashMap;
@@ -14,6 +15,10 @@ pub(crate) struct Constants {
     pub(crate) norms: Vec<NormWeights>,
     /// What removed blocks add.
     pub(crate) shifts: Vec<Vec<f32>>,
+    /// What residuals are multiplied by, where a norm was folded.
+    pub(crate) scales: Vec<Vec<f32>>,
+    /// Networks in softmax's place.
+    pub(crate) networks: Vec<ShareNetwork>,
     pub(crate) buckets: Vec<Buckets>,
     pub(crate) relatives: Vec<Relative>,
     pub(crate) economies: Vec<Economy>,
@@ -24,7 +29,8 @@ impl Constants {
     pub(crate) fn bytes(&self) -> usize {
         self.matrices.iter().map(Packed::bytes).sum::<usize>()
             + self.norms.iter().map(|n| (n.weight.len() + n.bias.len()) * 4).sum::<usize>()
-            + self.shifts.iter().map(|shift| shift.len() * 4).sum::<usize>()
+            + self.shifts.iter().chain(&self.scales).map(|vector| vector.len() * 4).sum::<usize>()
+            + self.networks.iter().map(ShareNetwork::bytes).sum::<usize>()
             + self.buckets.iter().map(Buckets::bytes).sum::<usize>()
             + self.relatives.iter().map(Relative::bytes).sum::<usize>()
             + self.economies.iter().map(Economy::bytes).sum::<usize>()
@@ -62,6 +68,36 @@ pub(crate) struct NormWeights {
 pub(crate) struct Request<'a> {
     parts: Vec<(&'a Linear, Option<&'a str>)>,
     format: Format,
+    /// Done to the outputs.
+    fold: Option<Affine>,
+}
+
+/// `scale · x + shift`, one number each per channel: a norm without statistics of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Affine {
+    pub(crate) scale: Vec<f32>,
+    pub(crate) shift: Vec<f32>,
+}
+
+impl Affine {
+    /// A norm as what it does while it runs; `None` where that depends on the row.
+    pub(crate) fn of(norm: &Norm, weights: &Weights) -> Result<Option<Affine>, Error> {
+        let scale = match norm.kind {
+            NormKind::Layer => return Ok(None),
+            NormKind::Affine => weights.vector(&norm.weight, norm.width)?,
+            NormKind::Power => {
+                let phi = weights.vector(&norm.running_phi(), norm.width)?;
+                let deviation = |phi: f32| (f64::from(phi) + f64::from(norm.eps)).sqrt();
+                let weight = weights.vector(&norm.weight, norm.width)?;
+                weight.iter().zip(phi).map(|(w, phi)| (f64::from(*w) / deviation(phi)) as f32).collect()
+            }
+        };
+        let wrong = scale.iter().any(|scale| !scale.is_finite());
+        match wrong {
+            true => Err(Error::new(format!("tensor \"{}\" makes no scale of every channel", norm.running_phi()))),
+            false => Ok(Some(Affine { scale, shift: weights.vector(&norm.bias, norm.width)? })),
+        }
+    }
 }
 
 /// Collects what a program needs, each thing once; the matrices are packed at the end, all cores at it.
@@ -86,12 +122,51 @@ impl<'a> Collector<'a> {
         for (linear, plus) in parts {
             key += &format!(" {:?} {:?} {plus:?}", linear.weight, linear.bias);
         }
+        self.request(key, parts, format, None)
+    }
+
+    fn request(
+        &mut self,
+        key: String,
+        parts: &[(&'a Linear, Option<&'a str>)],
+        format: Format,
+        fold: Option<Affine>,
+    ) -> usize {
         let next = self.requests.len();
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
-            self.requests.push(Request { parts: parts.to_vec(), format });
+            self.requests.push(Request { parts: parts.to_vec(), format, fold });
         }
         number
+    }
+
+    /// The numbers of a map with a norm folded into it, and of the scale that is left to the residual.
+    pub(crate) fn folded(&mut self, linear: &'a Linear, norm: &Norm, format: Format) -> Result<(usize, usize), Error> {
+        let rows = || Error::new(format!("\"{}\": a norm that depends on the row cannot be folded", norm.weight));
+        let affine = Affine::of(norm, self.weights)?.ok_or_else(rows)?;
+        let key = format!("scale {:?} {} {}", norm.kind, norm.weight, norm.eps);
+        let next = self.constants.scales.len();
+        let scale = *self.known.entry(key.clone()).or_insert(next);
+        if scale == next {
+            self.constants.scales.push(affine.scale.clone());
+        }
+        let key = format!("folded {key} {} {format:?} {:?} {:?}", norm.bias, linear.weight, linear.bias);
+        Ok((self.request(key, &[(linear, None)], format, Some(affine)), scale))
+    }
+
+    /// The number of a network in softmax's place.
+    pub(crate) fn network(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> Result<ShareNetwork, Error>,
+    ) -> Result<usize, Error> {
+        let key = format!("network {key}");
+        if let Some(number) = self.known.get(&key) {
+            return Ok(*number);
+        }
+        self.constants.networks.push(make()?);
+        self.known.insert(key, self.constants.networks.len() - 1);
+        Ok(self.constants.networks.len() - 1)
     }
 
     /// The number of a layer's economised values; `value` is their matrix.
@@ -108,11 +183,16 @@ impl<'a> Collector<'a> {
         if let Some(number) = self.known.get(&key) {
             return Ok(*number);
         }
-        self.constants.norms.push(NormWeights {
-            kind: norm.kind,
-            weight: self.weights.vector(&norm.weight, norm.width)?,
-            bias: self.weights.vector(&norm.bias, norm.width)?,
-            eps: norm.eps,
+        self.constants.norms.push(match Affine::of(norm, self.weights)? {
+            Some(Affine { scale, shift }) => {
+                NormWeights { kind: NormKind::Affine, weight: scale, bias: shift, eps: 0.0 }
+            }
+            None => NormWeights {
+                kind: norm.kind,
+                weight: self.weights.vector(&norm.weight, norm.width)?,
+                bias: self.weights.vector(&norm.bias, norm.width)?,
+                eps: norm.eps,
+            },
         });
         self.known.insert(key, self.constants.norms.len() - 1);
         Ok(self.constants.norms.len() - 1)
@@ -198,11 +278,28 @@ impl Request<'_> {
                 }
             }
         }
-        let biased = self.parts.iter().any(|(linear, plus)| linear.bias.is_some() || plus.is_some());
+        let mut biased = self.parts.iter().any(|(linear, plus)| linear.bias.is_some() || plus.is_some());
+        if let Some(Affine { scale, shift }) = &self.fold {
+            biased = true;
+            for ((bias, scale), shift) in bias.iter_mut().zip(scale).zip(shift) {
+                *bias = (f64::from(*bias) * f64::from(*scale) + f64::from(*shift)) as f32;
+            }
+        }
         let names: Vec<String> = self.parts.iter().map(|(linear, _)| linear.weight.name()).collect();
+        let scales = self.fold.as_ref().map(|fold| &fold.scale);
         let matrix = match self.integers(weights)? {
-            Some(found) => PackedMatrix::pack_integers(&found.values, &found.scales, outputs, inputs),
-            None => PackedMatrix::pack(&self.floats(weights)?, outputs, inputs, self.format),
+            Some(mut found) => {
+                // Every row has a scale of its own: folding rounds nothing.
+                scales.iter().for_each(|scales| found.scales.iter_mut().zip(*scales).for_each(|(s, by)| *s *= by));
+                PackedMatrix::pack_integers(&found.values, &found.scales, outputs, inputs)
+            }
+            None => {
+                let mut floats = self.floats(weights)?;
+                for (row, scale) in floats.chunks_exact_mut(inputs.max(1)).zip(scales.into_iter().flatten()) {
+                    row.iter_mut().for_each(|w| *w *= scale);
+                }
+                PackedMatrix::pack(&floats, outputs, inputs, self.format)
+            }
         };
         self.parts.iter().for_each(|(linear, _)| release(weights, &linear.weight));
         let matrix = matrix.with_input(input_rounding(activations, &names));
@@ -245,7 +342,7 @@ fn input_rounding(activations: &Activations, names: &[String]) -> InputRounding 
     let known: Option<Vec<&[f32; 2]>> = names.iter().map(|name| activations.ranges.get(name)).collect();
     let range = known
         .map(|ranges| ranges.iter().fold((f32::MAX, f32::MIN), |(least, most), [a, b]| (least.min(*a), most.max(*b))));
-    InputRounding { steps: ((1u32 << activations.bits) - 1) as u8, range }
+    InputRounding::new(((1u32 << activations.bits) - 1) as u8, range)
 }
 
 /// The packed copy is what will be read from now on.

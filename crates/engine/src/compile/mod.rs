@@ -13,7 +13,9 @@ mod code;
 mod constants;
 mod head;
 mod layer;
+mod network;
 
+use crate::options::Economies;
 use crate::program::{Full, Op, Part, Program, RowSet, Segment, View};
 use crate::values::Economy;
 use code::Code;
@@ -22,8 +24,8 @@ pub(crate) use constants::{Constants, Packed};
 use layer::Reach;
 use sparing_kernels::{Activation, Element, Format, Team, isa};
 use sparing_model::{
-    Activations, Architecture, AttentionPlan, Calibration, Error, HeadRows, Keys, Linear, Mca, Precision,
-    ProjectionPlace, Tokens, Weights,
+    Activations, Architecture, AttentionPlan, Calibration, Error, HeadRows, Keys, Linear, Mca, Norm, NormKind,
+    Precision, ProjectionPlace, Tokens, Weights,
 };
 
 /// What a program computes.
@@ -76,13 +78,13 @@ pub(crate) fn compile(
     weights: &Weights,
     precision: Precision,
     activations: &Activations,
-    head_rows: bool,
+    economies: Economies,
     (attention, calibration): (&AttentionPlan, Option<&Calibration>),
     team: &Team,
 ) -> Result<Compiled, Error> {
     let mca = attention.mca.as_ref();
-    let mut compiler = Compiler::new(architecture, weights, precision, head_rows, attention);
-    let select = if head_rows { Mode::Early } else { Mode::Late };
+    let mut compiler = Compiler::new(architecture, weights, precision, economies, attention);
+    let select = if economies.head_rows { Mode::Early } else { Mode::Late };
     let (head, head_exact) = match architecture.head.rows {
         HeadRows::All | HeadRows::Mean | HeadRows::Max => (Mode::Head, Mode::Head),
         HeadRows::First | HeadRows::Last => (select, Mode::Late),
@@ -129,6 +131,8 @@ struct Compiler<'a> {
     element: Element,
     /// The last layer's queries may be computed for fewer rows than its keys and values.
     may_select: bool,
+    /// Norms are folded into linear maps where they can be.
+    fold: bool,
     /// Element types of the local buffers, the same for all programs.
     locals: Vec<Element>,
     /// How values are economised, if they are.
@@ -146,7 +150,7 @@ impl<'a> Compiler<'a> {
         architecture: &'a Architecture,
         weights: &'a Weights,
         precision: Precision,
-        head_rows: bool,
+        economies: Economies,
         attention: &'a AttentionPlan,
     ) -> Self {
         let (format, decoder_format) = match precision {
@@ -154,7 +158,7 @@ impl<'a> Compiler<'a> {
             Precision::Bf16 => (Format::Bf16, Format::Bf16),
             Precision::Int8 => (Format::Int8, Format::Bf16),
         };
-        let may_select = head_rows && !matches!(architecture.head.rows, HeadRows::Mean | HeadRows::Max);
+        let may_select = economies.head_rows && !matches!(architecture.head.rows, HeadRows::Mean | HeadRows::Max);
         let element = activation_element(precision);
         let (collector, locals) = (Collector::new(weights), Vec::new());
         Compiler {
@@ -164,6 +168,7 @@ impl<'a> Compiler<'a> {
             decoder_format,
             element,
             may_select,
+            fold: economies.fold,
             locals,
             mca: attention.mca.as_ref(),
             tokens: attention.tokens.as_ref(),
@@ -233,18 +238,29 @@ impl<'a> Compiler<'a> {
         activation: Activation,
         (input, residual, out): (View, Option<View>, View),
     ) -> Result<(), Error> {
-        if input.width() != linear.inputs || out.width() != linear.outputs {
-            return Err(Error::new(format!(
-                "{}: {} x {} weights cannot map rows of {} to rows of {}",
-                what.0,
-                linear.outputs,
-                linear.inputs,
-                input.width(),
-                out.width()
-            )));
-        }
+        check_widths(what.0, linear, input, out)?;
         let matrix = self.collector.matrix(&[(linear, None)], format);
-        code.step(what.0, what.1, what.2, Op::Linear { input, matrix, activation, residual, out });
+        code.step(what.0, what.1, what.2, Op::Linear { input, matrix, activation, residual, scale: None, out });
+        Ok(())
+    }
+
+    /// Whether a norm can be part of the linear map before it.
+    fn folds(&self, norm: &Norm) -> bool {
+        self.fold && norm.kind != NormKind::Layer
+    }
+
+    /// `out = norm(W input + b + residual)` as one step, for a norm that [folds](Compiler::folds).
+    fn folded(
+        &mut self,
+        code: &mut Code,
+        what: (&'static str, Option<usize>, Part),
+        (linear, norm): (&'a Linear, &Norm),
+        (input, residual, out): (View, Option<View>, View),
+    ) -> Result<(), Error> {
+        check_widths(what.0, linear, input, out)?;
+        let (matrix, scale) = self.collector.folded(linear, norm, self.format)?;
+        let (activation, scale) = (Activation::Identity, residual.map(|_| scale));
+        code.step(what.0, what.1, what.2, Op::Linear { input, matrix, activation, residual, scale, out });
         Ok(())
     }
 
@@ -299,6 +315,16 @@ impl<'a> Compiler<'a> {
     }
 }
 
+/// A map must fit what it reads and writes.
+fn check_widths(name: &str, linear: &Linear, input: View, out: View) -> Result<(), Error> {
+    if input.width() == linear.inputs && out.width() == linear.outputs {
+        return Ok(());
+    }
+    let (outputs, inputs) = (linear.outputs, linear.inputs);
+    let (from, to) = (input.width(), out.width());
+    Err(Error::new(format!("{name}: {outputs} x {inputs} weights cannot map rows of {from} to rows of {to}")))
+}
+
 /// The kernels' name for an activation.
 pub(crate) fn activation(activation: sparing_model::Activation) -> Activation {
     use sparing_model::Activation as A;
@@ -309,5 +335,6 @@ pub(crate) fn activation(activation: sparing_model::Activation) -> Activation {
         A::Relu => Activation::Relu,
         A::Tanh => Activation::Tanh,
         A::Silu => Activation::Silu,
+        A::Clip => Activation::Clip,
     }
 }

@@ -8,8 +8,8 @@ use crate::generate::Cache;
 use crate::layout::{Layout, Spans};
 use crate::program::{Attend, Positions, RowSet};
 use crate::relative::{BLOCK, SEGMENT_COLUMNS};
-use sparing_kernels::attention::{Attention, Choice, ScoreBias, Span, attend_chosen, attend_kept};
-use sparing_kernels::{Activation, Buffer, Chunks, Element, Epilogue, PerWorker, Rows, RowsMut, Scratch, gemm};
+use sparing_kernels::attention::{Attention, Choice, ScoreBias, Span, attend_chosen, attend_kept, attend_network};
+use sparing_kernels::{Buffer, Chunks, Element, Epilogue, PerWorker, Rows, RowsMut, Scratch, gemm};
 
 /// Bytes of position scores to hold at a time.
 const WAVE_BYTES: usize = 32 << 20;
@@ -76,11 +76,18 @@ impl Machine {
                 (k, v) = cache.append(step.layer, layout.past, k, v);
             }
             let mut out = out.rows_mut(queries, step.out.stride).columns(step.out.start..step.out.end);
-            self.scored(step, layout, wave, scratch, q, false, &mut |attention, spans| match step.keys {
-                None => attend_kept(&self.team, attention, q, k, v, spans, out.borrow(), kept, scratch),
-                Some(keys) => {
-                    let choice = Choice { by: keys.by, keep: &|of| keys.keep.of(of), pinned: &values.pinned };
-                    attend_chosen(&self.team, attention, &choice, q, k, v, spans, out.borrow(), scratch);
+            self.scored(step, layout, wave, scratch, q, false, &mut |attention, spans| {
+                let out = out.borrow();
+                match (step.network, step.keys) {
+                    (Some(network), _) => {
+                        let network = &self.constants.networks[network];
+                        attend_network(&self.team, attention, network, q, k, v, spans, out, scratch);
+                    }
+                    (None, None) => attend_kept(&self.team, attention, q, k, v, spans, out, kept, scratch),
+                    (None, Some(keys)) => {
+                        let choice = Choice { by: keys.by, keep: &|of| keys.keep.of(of), pinned: &values.pinned };
+                        attend_chosen(&self.team, attention, &choice, q, k, v, spans, out, scratch);
+                    }
                 }
             });
         });
@@ -138,7 +145,7 @@ impl Machine {
                 let q = q.range(task.query..task.query + task.count).columns(columns);
                 let mut out = chunks.take(index).range(0..task.count);
                 let mut product = |matrix, bias, at: usize, width: usize| {
-                    let epilogue = Epilogue { bias: Some(bias), activation: Activation::Identity, residual: None };
+                    let epilogue = Epilogue { bias: Some(bias), ..Epilogue::default() };
                     gemm(q, matrix, &epilogue, out.borrow().columns(at..at + width), &mut scratch);
                 };
                 for block in 0..task.blocks {

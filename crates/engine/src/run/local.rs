@@ -204,12 +204,13 @@ impl Machine {
         match op {
             Op::Words { .. } => self.tables.words(layout, rows, out),
             Op::AddPlaces { .. } => self.tables.add_places(layout, rows, out, &mut frame.locals.row),
-            Op::Linear { input, matrix, activation, residual, .. } => {
+            Op::Linear { input, matrix, activation, residual, scale, .. } => {
                 let packed = &self.constants.matrices[*matrix];
                 let epilogue = Epilogue {
                     bias: packed.bias.as_deref(),
                     activation: *activation,
                     residual: residual.map(|view| frame.input(view)),
+                    residual_scale: scale.map(|scale| self.constants.scales[scale].as_slice()),
                 };
                 multiply(frame.input(*input), packed, &epilogue, out);
             }
@@ -219,7 +220,7 @@ impl Machine {
                 match n.kind {
                     NormKind::Layer if in_place => norm::layer_norm_in_place(out, &n.weight, &n.bias, n.eps),
                     NormKind::Layer => norm::layer_norm(frame.input(*input), &n.weight, &n.bias, n.eps, out),
-                    NormKind::Affine => {
+                    NormKind::Affine | NormKind::Power => {
                         if !in_place {
                             copy(frame.input(*input), out.borrow());
                         }

@@ -177,6 +177,7 @@ fn activated(activation: sparing_model::Activation, x: &mut [f32]) {
         *x = match activation {
             A::Identity => *x,
             A::Relu => x.max(0.0),
+            A::Clip => x.clamp(-1.0, 1.0),
             A::Tanh => x.tanh(),
             A::Silu => *x / (1.0 + (-*x).exp()),
             A::GeluTanh => 0.5 * *x * (1.0 + (0.797_884_6 * (*x + 0.044715 * x.powi(3))).tanh()),

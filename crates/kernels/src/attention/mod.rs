@@ -2,11 +2,12 @@
 //!
 //! One task is one sequence and head. `strip` takes a panel of queries at a time; `few` is for one or two queries
 //! (the first row of a classifier, the next token of a generation), where laying out keys would cost more than the work itself.
-//! `chosen` picks some of the keys and hands them to those two.
+//! `chosen` picks some of the keys and hands them to those two; `network` has a small network in softmax's place.
 
 mod chosen;
 mod few;
 mod importance;
+mod network;
 mod strip;
 
 use crate::epilogue::Place;
@@ -14,6 +15,7 @@ use crate::simd::Level;
 use crate::{Aligned, PerWorker, Rows, RowsMut, Scratch, Team};
 pub use chosen::{By, Choice, attend_chosen};
 pub use importance::{Kept, Pooling, importance};
+pub use network::{ShareNetwork, attend_network};
 use std::ops::Range;
 
 /// Working memory of one thread.
@@ -30,6 +32,7 @@ pub(crate) struct Workspace {
     /// Pooled probabilities, one vector or one row of queries per key.
     pooled: Aligned<f32>,
     chosen: chosen::Space,
+    mixed: network::Space,
 }
 
 /// What attention computes besides `softmax(q kᵀ · scale) v`.

@@ -101,7 +101,7 @@ impl<'a, 'b> Strip<'a, 'b> {
     }
 
     /// Values as `[keys][width]`, pairs of keys side by side when in bf16.
-    unsafe fn lay_out_values(&self, space: &mut Workspace) {
+    pub(super) unsafe fn lay_out_values(&self, space: &mut Workspace) {
         let v = self.job.v;
         space.values.ensure(steps(self.format(), v.count()) * v.width() + 16);
         // SAFETY: room for all keys was just made.
@@ -181,7 +181,10 @@ impl<'a, 'b> Strip<'a, 'b> {
             }
         }
         // SAFETY: `result` holds the panel's sums and output.
-        unsafe { write_result_at(self.level, job, first, count, space) };
+        unsafe {
+            divide_at(self.level, width, space);
+            write_result_at(self.level, job, first, count, space);
+        }
     }
 
     /// Bias of all keys for the panel's queries as `[keys][panel]`, times log2 e.
@@ -317,7 +320,14 @@ impl<'a, 'b> Strip<'a, 'b> {
     ///
     /// # Safety
     /// So many rows of values and probabilities; the result has room for the width.
-    unsafe fn weigh(&self, count: usize, values: *const u32, weights: *const u32, more: bool, space: &mut Workspace) {
+    pub(super) unsafe fn weigh(
+        &self,
+        count: usize,
+        values: *const u32,
+        weights: *const u32,
+        more: bool,
+        space: &mut Workspace,
+    ) {
         let (width, panel) = (self.job.k.width(), self.panel);
         // SAFETY: the caller's promise.
         unsafe {
@@ -358,6 +368,7 @@ pub(super) unsafe fn mix(level: Level, job: &Job, kept: *const f32, step: usize,
             values = values.add(if strip.pairs { visible.start / 2 } else { visible.start } * width);
             let steps = if strip.pairs { visible.len().div_ceil(2) } else { visible.len() };
             strip.weigh(steps, values, from.add(panel).cast(), false, space);
+            divide_at(level, width, space);
             write_result_at(level, job, first, count, space);
         }
     }
@@ -523,7 +534,25 @@ unsafe fn softmax<S: Simd>(job: &Job, block: &Block, space: &mut Workspace) {
 }
 kernel!(pub(super) softmax_at = softmax(job: &Job, block: &Block, space: &mut Workspace));
 
-/// Divides by the sums and writes the panel's rows to their places.
+/// Divides a panel's result by its sums.
+#[inline(always)]
+unsafe fn divide<S: Simd>(width: usize, space: &mut Workspace) {
+    let panel = 2 * S::LANES;
+    let running = space.result.as_mut_slice().as_mut_ptr();
+    for lane in [0, S::LANES] {
+        // SAFETY: `result` holds four rows of the panel's state and `width` rows behind them.
+        unsafe {
+            let inverse = S::div(S::splat(1.0), S::max(S::load(running.add(panel + lane)), S::splat(1e-30)));
+            for row in 0..width {
+                let p = running.add((4 + row) * panel + lane);
+                S::store(p, S::mul(S::load(p), inverse));
+            }
+        }
+    }
+}
+kernel!(divide_at = divide(width: usize, space: &mut Workspace));
+
+/// Writes the panel's rows to their places.
 #[inline(always)]
 unsafe fn write_result<S: Simd>(job: &Job, first: usize, count: usize, space: &mut Workspace) {
     let panel = 2 * S::LANES;
@@ -531,18 +560,12 @@ unsafe fn write_result<S: Simd>(job: &Job, first: usize, count: usize, space: &m
     let padded = width.next_multiple_of(S::LANES);
     // SAFETY: `result` and `rows` were grown for `padded` rows; a query's place is its own.
     unsafe {
-        let running = space.result.as_mut_slice().as_mut_ptr();
-        let result = running.add(4 * panel);
+        let result = space.result.as_mut_slice().as_mut_ptr().add(4 * panel);
         let rows = space.rows.as_mut_slice().as_mut_ptr();
         for half in 0..2 {
             let lane = half * S::LANES;
             if lane >= count {
                 break;
-            }
-            let inverse = S::div(S::splat(1.0), S::max(S::load(running.add(panel + lane)), S::splat(1e-30)));
-            for row in 0..width {
-                let p = result.add(row * panel + lane);
-                S::store(p, S::mul(S::load(p), inverse));
             }
             for row in (0..padded).step_by(S::LANES) {
                 let from = result.add(row * panel + lane).cast();
@@ -567,4 +590,4 @@ unsafe fn write_result<S: Simd>(job: &Job, first: usize, count: usize, space: &m
         }
     }
 }
-kernel!(write_result_at = write_result(job: &Job, first: usize, count: usize, space: &mut Workspace));
+kernel!(pub(super) write_result_at = write_result(job: &Job, first: usize, count: usize, space: &mut Workspace));

@@ -152,6 +152,7 @@ pub(super) fn layer(names: &Names, dims: &Dims, at: &str, attention: &AttentionN
             causal: false,
             position: AttentionPosition::None,
             window: None,
+            network: None,
         },
         attention_norm: names.norm(&format!("{at}.{}", attention.norm), h, dims.eps),
         ffns: vec![Ffn {

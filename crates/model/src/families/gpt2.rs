@@ -110,6 +110,7 @@ impl Shape {
                 causal: true,
                 position: AttentionPosition::None,
                 window: None,
+                network: None,
             },
             attention_norm: names.norm(&format!("{at}.ln_1"), h, self.eps),
             ffns: vec![Ffn {

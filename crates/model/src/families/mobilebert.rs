@@ -125,6 +125,7 @@ fn layer(dims: &Dims, shape: &Shape, at: &str, normed: &dyn Fn(&str, usize, f32)
             causal: false,
             position: AttentionPosition::None,
             window: None,
+            network: None,
         },
         attention_norm: normed(&format!("{at}.attention.output.LayerNorm"), n, dims.eps),
         ffns,

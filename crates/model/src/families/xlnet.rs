@@ -158,6 +158,7 @@ impl LayerShape {
                     clamp: self.clamp,
                 },
                 window: None,
+                network: None,
             },
             attention_norm: names.norm(&part("layer_norm"), h, self.eps),
             ffns: vec![Ffn {

@@ -294,6 +294,7 @@ impl<'a> Pass<'a> {
             Activation::Relu => activation::relu(x),
             Activation::Tanh => activation::tanh(x),
             Activation::Silu => activation::silu(x),
+            Activation::Clip => x.clamp(-1.0, 1.0),
         }
     }
 }
@@ -308,5 +309,6 @@ pub(super) fn kernel(kind: Activation) -> sparing_kernels::Activation {
         Activation::Relu => Kernel::Relu,
         Activation::Tanh => Kernel::Tanh,
         Activation::Silu => Kernel::Silu,
+        Activation::Clip => Kernel::Clip,
     }
 }

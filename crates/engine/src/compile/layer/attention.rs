@@ -3,6 +3,7 @@
 use super::super::{Code, Compiler};
 use super::projections::Projection;
 use super::{Buffers, Reach};
+use crate::compile::network::share_network;
 use crate::keys::keys_by;
 use crate::program::{Attend, ChosenKeys, Full, Part, Positions, RowSet, Segment, Select, Values, View};
 use crate::relative::{Buckets, Relative};
@@ -71,6 +72,7 @@ impl<'a> Compiler<'a> {
             v,
             out: buffers.context,
             keys: self.chosen_keys(index).filter(|_| rows == RowSet::All),
+            network: self.network(attention)?,
         };
         if economised {
             let matrix = self.collector.matrix(&[(&attention.value, None)], self.format);
@@ -136,6 +138,14 @@ impl<'a> Compiler<'a> {
                 Positions::Relative(self.collector.relative(&format!("{position:?}"), make)?)
             }
         })
+    }
+
+    /// What stands in softmax's place.
+    fn network(&mut self, attention: &'a Attention) -> Result<Option<usize>, Error> {
+        let Some(network) = &attention.network else { return Ok(None) };
+        let (weights, element, scale) = (self.collector.weights, self.element, attention.scale);
+        let make = || share_network(weights, network, scale, element);
+        self.collector.network(&format!("{network:?} {scale}"), make).map(Some)
     }
 
     /// Longformer: tokens that attend globally have projections of their own and see everything.

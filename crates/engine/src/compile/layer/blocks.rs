@@ -25,13 +25,14 @@ impl<'a> Compiler<'a> {
         }
         for (block, ffn) in layer.ffns.iter().enumerate() {
             let last = block + 1 == layer.ffns.len() && layer.bottleneck.is_none();
-            let to_stream = last && layer.norm_first && !skip;
-            let sum = self.ffn_sum(code, index, layer, ffn, at, to_stream.then_some(stream))?;
+            let folds = !layer.norm_first && !ffn.down.is_empty() && self.folds(&ffn.norm) && !skip;
+            let to_stream = last && (folds || layer.norm_first && !skip);
+            let sum = self.ffn_sum(code, index, layer, ffn, at, to_stream.then_some(stream), folds)?;
             if sum != at {
                 code.free(at);
             }
             at = sum;
-            if !layer.norm_first {
+            if !layer.norm_first && !folds {
                 let out = if last { stream } else { code.local(sum.width(), Element::F32) };
                 self.norm(code, ("ffn norm", number, Part::Norms), &ffn.norm, sum, out)?;
                 code.free(sum);
@@ -80,6 +81,10 @@ impl<'a> Compiler<'a> {
         } else {
             let at = code.local(residual.width(), Element::F32);
             let views = (buffers.context, Some(residual), at);
+            if !layer.norm_first && self.folds(&layer.attention_norm) {
+                self.folded(code, what, (output, &layer.attention_norm), views)?;
+                return Ok(at);
+            }
             self.linear(code, what, output, self.format, Activation::Identity, views)?;
             at
         };
@@ -93,6 +98,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A feed-forward block's result plus its residual `at`, in `to` or a local buffer, or still in `at` if it adds nothing.
+    /// `folds`: with its norm.
     fn ffn_sum(
         &mut self,
         code: &mut Code,
@@ -101,6 +107,7 @@ impl<'a> Compiler<'a> {
         ffn: &'a Ffn,
         at: View,
         to: Option<View>,
+        folds: bool,
     ) -> Result<View, Error> {
         let number = Some(index);
         let down = ("ffn down", number, Part::FfnDown);
@@ -119,7 +126,11 @@ impl<'a> Compiler<'a> {
             code.free(input);
         }
         let sum = to.unwrap_or_else(|| code.local(at.width(), Element::F32));
-        self.linear(code, down, &ffn.down, self.format, Activation::Identity, (inner, Some(at), sum))?;
+        let views = (inner, Some(at), sum);
+        match folds {
+            true => self.folded(code, down, (&ffn.down, &ffn.norm), views)?,
+            false => self.linear(code, down, &ffn.down, self.format, Activation::Identity, views)?,
+        }
         code.free(inner);
         Ok(sum)
     }

@@ -80,14 +80,21 @@ impl<'a> Compiler<'a> {
                 _ if std::ptr::eq(first.linear, &layer.attention.key) => "key",
                 _ => "value",
             };
-            let op = Op::Linear { input, matrix, activation: Activation::Identity, residual: None, out };
+            let op = Op::Linear { input, matrix, activation: Activation::Identity, residual: None, scale: None, out };
             code.step(name, layer_number, Part::Qkv, op);
         }
         if let Some(window) = window {
             let parts = [(&window.global_key, None), (&window.global_value, None)];
             let out = View::full(Full::GlobalKv, window.global_key.outputs + window.global_value.outputs);
             let matrix = self.collector.matrix(&parts, self.format);
-            let op = Op::Linear { input: hidden, matrix, activation: Activation::Identity, residual: None, out };
+            let op = Op::Linear {
+                input: hidden,
+                matrix,
+                activation: Activation::Identity,
+                residual: None,
+                scale: None,
+                out,
+            };
             code.step("global key and value", layer_number, Part::Qkv, op);
             code.last_only_if(globals);
         }
@@ -137,6 +144,9 @@ impl<'a> Compiler<'a> {
         out: View,
     ) -> Result<(), Error> {
         let what = (name, Some(index), Part::Bottleneck);
+        if self.folds(&map.norm) {
+            return self.folded(code, what, (&map.linear, &map.norm), (input, residual, out));
+        }
         self.linear(code, what, &map.linear, self.format, Activation::Identity, (input, residual, out))?;
         self.norm(code, ("bottleneck norm", Some(index), Part::Norms), &map.norm, out, out)
     }

@@ -1,0 +1,193 @@
+//! Networks in softmax's place, ReLU, PowerNorm and clipping: what runs is what the paper writes, and nothing in it is more
+//! than a sum, a product or a comparison.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod reference;
+
+use common::{Golden, distance, fixture};
+use sparing_engine::{Economies, Engine, Function, Options};
+use sparing_model::{
+    Activations, Batch, Executor, Functions, Model, Precision, Quantization, Relu, Sequence, SoftmaxNetwork, Wanted,
+};
+
+/// Numbers between -1 and 1, by SplitMix64.
+fn random(seed: &mut u64) -> f32 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+}
+
+/// A fixture with functions replaced and fresh numbers for what is new.
+fn replaced(name: &str, functions: &Functions, seed: u64) -> Model {
+    let mut seed = seed;
+    let model = Model::load(&fixture(name)).unwrap();
+    let fill = &mut |name: &str, shape: &[usize]| {
+        let count = shape.iter().product();
+        let phi = name.ends_with("running_phi");
+        (0..count).map(|_| if phi { 0.3 + random(&mut seed).abs() } else { random(&mut seed) * 0.1 }).collect()
+    };
+    model.with_functions(functions, fill).unwrap()
+}
+
+fn all(tokens: usize, shared: bool, keys: Option<usize>) -> Functions {
+    Functions::all(SoftmaxNetwork { tokens, shared, keys })
+}
+
+fn engine(model: &Model, precision: Precision, economies: Economies) -> Engine {
+    Engine::compile(model, &Options { threads: 2, precision: Some(precision), economies, ..Options::default() })
+        .unwrap()
+}
+
+fn run(engine: &Engine, sequences: &[Sequence], wanted: Wanted) -> Vec<Vec<f32>> {
+    engine.run(&Batch { sequences: sequences.to_vec(), wanted }).unwrap().sequences
+}
+
+/// Texts of one token, of a few and of as many as fit.
+fn texts(name: &str, tokens: usize) -> Vec<Sequence> {
+    let golden = Golden::read(&fixture(name)).sequences;
+    let ids: Vec<u32> = golden.iter().flat_map(|s| s.ids.clone()).cycle().take(tokens).collect();
+    let sequence = |n: usize| Sequence { ids: ids[..n].to_vec(), types: vec![] };
+    [1, 2, 3, 7, tokens - 1, tokens].map(sequence).to_vec()
+}
+
+const FIXTURES: [&str; 4] = ["bert-classify", "distilbert-classify", "albert-classify", "roberta-classify"];
+
+#[test]
+fn everything_is_what_the_paper_writes() {
+    for (number, name) in FIXTURES.into_iter().enumerate() {
+        let longest = Model::load(&fixture(name)).unwrap().architecture.longest_input().unwrap();
+        let tokens = longest.min(20);
+        for (shared, keys) in [(false, None), (true, None), (false, Some(6)), (true, Some(1))] {
+            let model = replaced(name, &all(tokens, shared, keys), number as u64);
+            let texts = texts(name, tokens);
+            let want: Vec<reference::Rows> = texts.iter().map(|text| reference::hidden(&model, text)).collect();
+            let flat = |rows: &reference::Rows| rows.iter().flatten().map(|x| *x as f32).collect::<Vec<f32>>();
+            let hidden: Vec<Vec<f32>> = want.iter().map(flat).collect();
+            let heads: Vec<Vec<f32>> =
+                want.iter().map(|rows| reference::head(&model, rows).iter().map(|x| *x as f32).collect()).collect();
+            for (precision, most) in [(Precision::F32, 1e-5), (Precision::Bf16, 6e-2), (Precision::Int8, 0.15)] {
+                for economies in [Economies::default(), Economies::none()] {
+                    let engine = engine(&model, precision, economies);
+                    let far = distance(&run(&engine, &texts, Wanted::Hidden), &hidden);
+                    assert!(far <= most, "{name} {shared} {keys:?} {precision:?} {economies:?}: hidden {far:e}");
+                    // What the head clips depends on signs, which rounding may turn.
+                    let far = distance(&run(&engine, &texts, Wanted::Head), &heads);
+                    assert!(
+                        far <= most || precision != Precision::F32,
+                        "{name} {shared} {keys:?} {precision:?} {economies:?}: head {far:e}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_replacement_stands_on_its_own() {
+    let softmax = Some(SoftmaxNetwork { tokens: 16, shared: false, keys: None });
+    let kinds = [
+        Functions { softmax, ..Functions::default() },
+        Functions { relu: Some(Relu::In(vec![1])), ..Functions::default() },
+        Functions { power_norm: true, ..Functions::default() },
+        Functions { clip: true, ..Functions::default() },
+    ];
+    let golden = Golden::read(&fixture("bert-classify"));
+    let mut answers = Vec::new();
+    for functions in &kinds {
+        let model = replaced("bert-classify", functions, 3);
+        let [folded, plain] = [Economies::default(), Economies::none()]
+            .map(|economies| run(&engine(&model, Precision::F32, economies), &golden.sequences, Wanted::Head));
+        let far = distance(&folded, &plain);
+        assert!(far <= 1e-5, "{functions:?}: {far:e}");
+        assert!(distance(&folded, &golden.outputs) > 1e-4, "{functions:?} changes nothing");
+        answers.push(folded);
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn nothing_but_sums_products_and_comparisons_runs() {
+    for name in FIXTURES {
+        for keys in [None, Some(5)] {
+            let mut model = replaced(name, &all(16, false, keys), 1);
+            for precision in [Precision::F32, Precision::Bf16] {
+                for step in engine(&model, precision, Economies::default()).steps() {
+                    assert_eq!(step.functions, [], "{name} {precision:?}: {} computes more", step.name);
+                }
+            }
+            // Integers: ranges that are known beforehand leave no division.
+            let exact = engine(&model, Precision::F32, Economies::none());
+            let mut ranges = std::collections::BTreeMap::new();
+            let batch = Batch { sequences: texts(name, 16), wanted: Wanted::Hidden };
+            exact
+                .observe(&batch, &mut |seen| {
+                    let range: &mut [f32; 2] = ranges.entry(seen.weight.to_string()).or_insert([0.0, 0.0]);
+                    *range = seen.rows.iter().fold(*range, |[least, most], x| [least.min(*x), most.max(*x)]);
+                })
+                .unwrap();
+            let divides = |model: &Model| {
+                let engine = engine(model, Precision::Int8, Economies::default());
+                engine.steps().any(|step| step.functions.contains(&Function::Division))
+            };
+            assert!(divides(&model), "{name}: a range of every token's own divides");
+            let activations = Activations { ranges, ..Activations::default() };
+            model.plan.quantization = Some(Quantization { activations, ..Quantization::default() });
+            assert!(!divides(&model), "{name}: no range is left to find");
+            let far = distance(
+                &run(&engine(&model, Precision::Int8, Economies::default()), &batch.sequences, Wanted::Hidden),
+                &run(&exact, &batch.sequences, Wanted::Hidden),
+            );
+            // Layers that share weights share a range, which is too wide for some of them.
+            assert!(far <= 0.15 || name.starts_with("albert"), "{name} {keys:?}: {far:e}");
+        }
+    }
+    // The published model has them all.
+    let model = Model::load(&fixture("bert-classify")).unwrap();
+    let found: Vec<Function> =
+        engine(&model, Precision::F32, Economies::default()).steps().flat_map(|step| step.functions.to_vec()).collect();
+    use Function::*;
+    assert!([Exponential, ErrorFunction, SquareRoot, Division].iter().all(|f| found.contains(f)), "{found:?}");
+}
+
+#[test]
+fn a_layer_has_no_norm_left_and_one_step_per_map() {
+    let model = replaced("bert-classify", &all(16, false, None), 1);
+    let steps: Vec<_> = engine(&model, Precision::F32, Economies::default()).steps().collect();
+    let of_layer: Vec<&str> = steps.iter().filter(|s| s.layer == Some(0)).map(|s| s.name.as_str()).collect();
+    assert_eq!(
+        of_layer,
+        ["layer 0 qkv", "layer 0 attention", "layer 0 attention output", "layer 0 ffn up", "layer 0 ffn down"]
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_refused_in_one_line() {
+    let refused = |name: &str, functions: &Functions| {
+        let model = Model::load(&fixture(name)).unwrap();
+        let fill = &mut |_: &str, shape: &[usize]| vec![0.0; shape.iter().product()];
+        let message = model.with_functions(functions, fill).err().expect("refused").to_string();
+        assert!(!message.contains('\n'));
+        message
+    };
+    let softmax = |tokens: usize, keys: Option<usize>| all(tokens, false, keys);
+    assert!(refused("bert-classify", &softmax(0, None)).contains("0 tokens"));
+    assert!(refused("bert-classify", &softmax(16, Some(17))).contains("17 keys"));
+    assert!(refused("bert-classify", &softmax(8000, None)).contains("the model takes"));
+    assert!(refused("gpt2-classify", &softmax(16, None)).contains("earlier tokens only"));
+    assert!(refused("mpnet-classify", &softmax(16, None)).contains("positions in its scores"));
+    assert!(refused("longformer-classify", &softmax(16, None)).contains("window"));
+    let relu = Functions { relu: Some(Relu::In(vec![99])), ..Functions::default() };
+    assert!(refused("bert-classify", &relu).contains("no layer 99"));
+    // Longer than the network, and economies that need softmax.
+    let model = replaced("bert-classify", &softmax(8, None), 1);
+    let engine = engine(&model, Precision::F32, Economies::default());
+    let batch = Batch { sequences: texts("bert-classify", 9), wanted: Wanted::Head };
+    let message = engine.run(&batch).err().expect("refused").to_string();
+    assert!(message.contains('8') && !message.contains('\n'), "{message}");
+    let options = Options { attention: Some("mca:0.4".parse().unwrap()), ..Options::default() };
+    let message = Engine::compile(&model, &options).err().expect("refused").to_string();
+    assert!(message.contains("network in its place"), "{message}");
+}

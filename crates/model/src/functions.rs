@@ -1,0 +1,225 @@
+//! The part of a plan that says what stands in the place of non-linear functions (MA-BERT, Neo et al. 2023).
+
+use crate::families::{bias, tensor};
+use crate::{
+    Activation, Architecture, AttentionPosition, Error, Layer, Linear, Model, Norm, NormKind, OwnedTensor, Projections,
+    ShareNetwork, Weights,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The longest text that a network in softmax's place may be made for.
+const MOST_TOKENS: usize = 8192;
+
+/// What stands in the place of non-linear functions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Functions {
+    /// A network makes shares of scores, instead of softmax.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softmax: Option<SoftmaxNetwork>,
+    /// Feed-forward blocks have ReLU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relu: Option<Relu>,
+    /// Layer norms of embeddings and layers are PowerNorm.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub power_norm: bool,
+    /// The head clips where it had tanh.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clip: bool,
+}
+
+/// A network in softmax's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SoftmaxNetwork {
+    /// The longest text, in tokens; also the network's width, but with `keys`.
+    pub tokens: usize,
+    /// One network for all layers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// Keys and values are projected to so many first; the network is then so wide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<usize>,
+}
+
+/// Where feed-forward blocks have ReLU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Relu {
+    /// Everywhere: `"all"`.
+    Everywhere(All),
+    /// In these layers.
+    In(Vec<usize>),
+}
+
+/// The word `all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum All {
+    /// It.
+    All,
+}
+
+impl Relu {
+    /// In all layers.
+    pub const ALL: Relu = Relu::Everywhere(All::All);
+
+    /// Whether this layer has it.
+    fn has(&self, layer: usize) -> bool {
+        match self {
+            Relu::Everywhere(All::All) => true,
+            Relu::In(layers) => layers.contains(&layer),
+        }
+    }
+}
+
+impl Functions {
+    /// All replacements, for texts of so many tokens: nothing but matrix arithmetic and comparisons is left.
+    pub fn all(softmax: SoftmaxNetwork) -> Functions {
+        Functions { softmax: Some(softmax), relu: Some(Relu::ALL), power_norm: true, clip: true }
+    }
+
+    /// Puts them into an architecture. The error is one line that names layer and function.
+    pub fn apply(&self, architecture: &mut Architecture) -> Result<(), Error> {
+        let layers = architecture.layers.len();
+        if let Some(Relu::In(list)) = &self.relu
+            && let Some(layer) = list.iter().find(|layer| **layer >= layers)
+        {
+            return Err(Error::new(format!("functions: relu: there is no layer {layer}; the model has {layers}")));
+        }
+        if let Some(softmax) = &self.softmax {
+            softmax.check(architecture)?;
+            architecture.max_tokens =
+                Some(architecture.max_tokens.map_or(softmax.tokens, |most| most.min(softmax.tokens)));
+        }
+        if self.power_norm {
+            let own = architecture.layers.iter_mut().flat_map(norms);
+            own.chain(&mut architecture.embeddings.norm).filter(|norm| norm.kind == NormKind::Layer).for_each(power);
+        }
+        for (number, layer) in architecture.layers.iter_mut().enumerate() {
+            if let Some(softmax) = self.softmax.filter(|_| layer.attention.heads > 0) {
+                layer.attention.network = Some(softmax.network(&layer.attention.query));
+            }
+            let relu = self.relu.as_ref().is_some_and(|relu| relu.has(number));
+            layer.ffns.iter_mut().filter(|_| relu).for_each(|ffn| ffn.activation = Activation::Relu);
+        }
+        let tanh = architecture.head.stages.iter_mut().filter(|stage| stage.activation == Activation::Tanh);
+        tanh.filter(|_| self.clip).for_each(|stage| stage.activation = Activation::Clip);
+        Ok(())
+    }
+}
+
+impl Model {
+    /// The model with functions replaced; `fill` gives the numbers of a tensor that is new, by name and shape.
+    pub fn with_functions(
+        &self,
+        functions: &Functions,
+        fill: &mut dyn FnMut(&str, &[usize]) -> Vec<f32>,
+    ) -> Result<Model, Error> {
+        let (mut architecture, mut plan) = (self.architecture.clone(), self.plan.clone());
+        if plan.functions.is_some() {
+            return Err(Error::new("functions of this model were replaced before; begin with the original"));
+        }
+        functions.apply(&mut architecture)?;
+        plan.functions = Some(functions.clone());
+        let mut tensors = self.weights.names().map(|name| self.weights.owned(name)).collect::<Result<Vec<_>, _>>()?;
+        let new = architecture.replacements().into_iter().filter(|(name, _)| !self.weights.contains(name));
+        tensors.extend(new.map(|(name, shape)| OwnedTensor::f32(&name, &shape, &fill(&name, &shape))));
+        let weights = Weights::from_tensors(&tensors)?;
+        architecture.check(&weights)?;
+        let (tokenizer, directory) = (self.tokenizer.clone(), self.directory.clone());
+        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: true })
+    }
+}
+
+impl Architecture {
+    /// Tensors that belong to what stands in the place of functions, with their shapes.
+    pub fn replacements(&self) -> BTreeMap<String, Vec<usize>> {
+        let mut found = BTreeMap::new();
+        let own = self.layers.iter().flat_map(Layer::norms);
+        for norm in own.chain(&self.embeddings.norm).filter(|norm| norm.kind == NormKind::Power) {
+            found.insert(norm.running_phi(), vec![norm.width]);
+        }
+        for map in self.layers.iter().filter_map(|layer| layer.attention.network.as_ref()).flat_map(|n| n.maps()) {
+            found.insert(map.weight.name(), vec![map.outputs, map.inputs]);
+            found.extend(map.bias.iter().map(|bias| (bias.name.clone(), vec![map.outputs])));
+        }
+        found
+    }
+}
+
+impl Layer {
+    /// Its norms.
+    pub fn norms(&self) -> impl Iterator<Item = &Norm> {
+        let bottleneck = self.bottleneck.iter().flat_map(|b| [Some(&b.input), b.shared.as_ref(), Some(&b.output)]);
+        let blocks = self.ffns.iter().map(|ffn| &ffn.norm);
+        blocks.chain([&self.attention_norm]).chain(bottleneck.flatten().map(|map| &map.norm))
+    }
+}
+
+/// PowerNorm's epsilon, whatever the layer norm's was: a channel that is always zero must not divide by it.
+fn power(norm: &mut Norm) {
+    (norm.kind, norm.eps) = (NormKind::Power, 1e-12);
+}
+
+fn norms(layer: &mut Layer) -> impl Iterator<Item = &mut Norm> {
+    let bottleneck = layer.bottleneck.iter_mut().flat_map(|b| {
+        [Some(&mut b.input), b.shared.as_mut(), Some(&mut b.output)].into_iter().flatten().map(|map| &mut map.norm)
+    });
+    let blocks = layer.ffns.iter_mut().map(|ffn| &mut ffn.norm);
+    blocks.chain([&mut layer.attention_norm]).chain(bottleneck)
+}
+
+impl SoftmaxNetwork {
+    /// Inputs and outputs of the network.
+    pub fn width(&self) -> usize {
+        self.keys.unwrap_or(self.tokens)
+    }
+
+    fn check(&self, architecture: &Architecture) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::new(format!("functions: softmax: {what}")));
+        let SoftmaxNetwork { tokens, keys, .. } = *self;
+        if !(1..=MOST_TOKENS).contains(&tokens) {
+            return wrong(format!("a network for {tokens} tokens; from 1 to {MOST_TOKENS} are possible"));
+        }
+        if let Some(keys) = keys.filter(|keys| !(1..=tokens).contains(keys)) {
+            return wrong(format!("{keys} keys for {tokens} tokens; from 1 to {tokens} are possible"));
+        }
+        if let Some(most) = architecture.longest_input().filter(|most| *most < tokens) {
+            return wrong(format!("a network for {tokens} tokens, but the model takes {most} at most"));
+        }
+        for (number, layer) in architecture.layers.iter().enumerate() {
+            let a = &layer.attention;
+            let why = match &a.position {
+                _ if a.causal => "sees earlier tokens only",
+                _ if a.window.is_some() => "sees a window only",
+                AttentionPosition::None => continue,
+                _ => "has positions in its scores",
+            };
+            return wrong(format!("attention of layer {number} {why}: a network cannot take softmax's place there"));
+        }
+        Ok(())
+    }
+
+    /// The network of a layer with this query projection, whose name says where the layer's tensors are.
+    fn network(&self, query: &Linear) -> ShareNetwork {
+        let name = query.weight.name();
+        let at = name.rsplitn(3, '.').nth(2).unwrap_or_default();
+        let map = |part: &str, shared: bool, inputs: usize, outputs: usize, biased: bool| {
+            let name = if shared { format!("softmax.{part}") } else { format!("{at}.softmax.{part}") };
+            let bias = biased.then(|| bias(&format!("{name}.bias"))).flatten();
+            Linear { weight: tensor(&format!("{name}.weight")), bias, inputs, outputs }
+        };
+        let (width, tokens) = (self.width(), self.tokens);
+        ShareNetwork {
+            tokens,
+            hidden: map("hidden", self.shared, width, width, true),
+            output: map("output", self.shared, width, width, true),
+            projections: self.keys.map(|keys| Projections {
+                keys: map("keys", false, tokens, keys, false),
+                values: map("values", false, tokens, keys, false),
+            }),
+        }
+    }
+}
