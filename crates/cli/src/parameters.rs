@@ -1,7 +1,8 @@
 //! Every tensor an architecture names, and the part of the network it belongs to.
 
 use sparing_model::{
-    Architecture, Attention, AttentionPosition, Bias, Bottleneck, Layer, Linear, Matrix, Norm, ProjectionPlace,
+    Architecture, Attention, AttentionPosition, Bias, Bottleneck, Layer, Linear, Matrix, Norm, NormKind,
+    ProjectionPlace,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -207,6 +208,9 @@ impl Walk {
         self.inside(Part::Norms, |walk| {
             walk.tensor(&norm.weight, &[norm.width], Role::Scale);
             walk.tensor(&norm.bias, &[norm.width], Role::Shift);
+            if norm.kind == NormKind::Power {
+                walk.tensor(&norm.running_phi(), &[norm.width], Role::Scale);
+            }
         });
     }
 
@@ -254,6 +258,7 @@ impl Walk {
     fn attention(&mut self, a: &Attention) {
         self.inside(Part::Qkv, |walk| {
             [&a.query, &a.key, &a.value].into_iter().for_each(|linear| walk.linear(linear));
+            a.network.iter().flat_map(|network| network.maps()).for_each(|linear| walk.linear(linear));
             if let Some(w) = &a.window {
                 [&w.global_query, &w.global_key, &w.global_value].into_iter().for_each(|linear| walk.linear(linear));
             }

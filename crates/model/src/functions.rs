@@ -7,6 +7,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The longest text that a network in softmax's place may be made for.
 const MOST_TOKENS: usize = 8192;
@@ -155,6 +156,24 @@ impl Layer {
         let bottleneck = self.bottleneck.iter().flat_map(|b| [Some(&b.input), b.shared.as_ref(), Some(&b.output)]);
         let blocks = self.ffns.iter().map(|ffn| &ffn.norm);
         blocks.chain([&self.attention_norm]).chain(bottleneck.flatten().map(|map| &map.norm))
+    }
+}
+
+impl fmt::Display for Functions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if let Some(SoftmaxNetwork { tokens, shared, keys }) = self.softmax {
+            let shared = if shared { ", one for all layers" } else { "" };
+            let keys = keys.map_or(String::new(), |keys| format!(", {keys} keys"));
+            parts.push(format!("softmax by a network ({tokens} tokens{keys}{shared})"));
+        }
+        parts.extend(self.relu.as_ref().map(|relu| match relu {
+            Relu::Everywhere(All::All) => "GELU by ReLU".to_string(),
+            Relu::In(layers) => format!("GELU by ReLU in layers {layers:?}"),
+        }));
+        parts.extend(self.power_norm.then(|| "layer norm by PowerNorm".to_string()));
+        parts.extend(self.clip.then(|| "tanh by clipping".to_string()));
+        f.write_str(&if parts.is_empty() { "nothing".to_string() } else { parts.join(", ") })
     }
 }
 

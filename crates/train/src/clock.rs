@@ -93,7 +93,7 @@ impl StepClock {
         self.done += 1;
         self.device.seed(seed);
         let all: Vec<usize> = (0..self.examples.len()).collect();
-        let pass = Pass { seed, epoch: 0, dropout: self.shape.dropout, bf16: self.shape.bf16 };
+        let pass = Pass { seed, epoch: 0, step: 0, dropout: self.shape.dropout, bf16: self.shape.bf16 };
         let loss = Supervised::new(&self.network, &self.examples, None).loss(&self.parameters, &all, &pass)?;
         after()?;
         let mut gradients = NamedGradients::new();

@@ -3,14 +3,15 @@
 use crate::economy::Economy;
 use crate::losses::*;
 use crate::objective::{Loss, Objective, Pass, head_loss, lengths, pad};
+use crate::pretrain::wanted_rows;
 use crate::random::Random;
 use crate::session::{Place, Session, subject};
 use crate::trainer::{Event, TrainOptions};
-use crate::{Capture, Example, FakeQuantization, Forward, LinearHook, Mode, Network, PaddedBatch, Parameters};
-use crate::{Prepared, Rounding, Summary, examples};
+use crate::{Capture, Encoded, Example, FakeQuantization, Forward, LinearHook, Masking, Mode, Network, PaddedBatch};
+use crate::{Parameters, Prepared, Rounding, Statistics, Summary, examples};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use serde::Serialize;
-use sparing_model::{AttentionPlan, Error, Model};
+use sparing_model::{AttentionPlan, Error, Model, Sequence};
 use sparing_tasks::Dataset;
 
 /// Which teacher layer a student's layer learns from.
@@ -114,8 +115,9 @@ impl Distill<'_> {
             teacher: &Network::new(teacher),
             teacher_parameters: Parameters::from_weights(&self.teacher.weights, &device)?,
             lengths: lengths(&examples),
-            examples: &examples,
+            texts: Texts::Examples(&examples),
             teaching: self.teaching,
+            norm_warmup: 0,
             hook: quantization.as_ref().map(|q| q as &dyn LinearHook),
         };
         let session = Session {
@@ -165,15 +167,35 @@ fn add_projections(parameters: &mut Parameters, layers: usize, from: usize, to: 
     }
 }
 
+/// What is read.
+pub(crate) enum Texts<'a> {
+    /// Labelled examples.
+    Examples(&'a [Example]),
+    /// Plain text; other tokens are hidden in every epoch.
+    Pieces(&'a [Sequence], &'a Masking),
+}
+
+impl Texts<'_> {
+    fn examples(&self, chosen: &[usize], pass: &Pass) -> Vec<Example> {
+        let example = |&i: &usize| match self {
+            Texts::Examples(examples) => examples[i].clone(),
+            Texts::Pieces(pieces, masking) => masking.apply(&pieces[i], Random::at(pass.seed, &[i as u64]).bits()),
+        };
+        chosen.iter().map(example).collect()
+    }
+}
+
 /// The losses between two networks on the same batch.
-struct Distilling<'a> {
-    student: &'a Network,
-    teacher: &'a Network,
-    teacher_parameters: Parameters,
-    examples: &'a [Example],
-    lengths: Vec<usize>,
-    teaching: Teaching,
-    hook: Option<&'a dyn LinearHook>,
+pub(crate) struct Distilling<'a> {
+    pub(crate) student: &'a Network,
+    pub(crate) teacher: &'a Network,
+    pub(crate) teacher_parameters: Parameters,
+    pub(crate) texts: Texts<'a>,
+    pub(crate) lengths: Vec<usize>,
+    pub(crate) teaching: Teaching,
+    /// Updates in which PowerNorm divides by the batch's own statistics.
+    pub(crate) norm_warmup: u64,
+    pub(crate) hook: Option<&'a dyn LinearHook>,
 }
 
 impl Objective for Distilling<'_> {
@@ -185,21 +207,57 @@ impl Objective for Distilling<'_> {
         self.hook
     }
 
+    fn changed(&self) -> Vec<(String, Tensor<2>)> {
+        self.student.changed()
+    }
+
     fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {
         let t = &self.teaching;
-        let chosen: Vec<&Example> = chosen.iter().map(|&i| &self.examples[i]).collect();
+        let examples = self.texts.examples(chosen, pass);
+        let chosen: Vec<&Example> = examples.iter().collect();
         let batch = pad(self.student, &chosen, parameters.device());
         let capture = Capture { hidden: t.hidden > 0.0, attention: t.attention > 0.0 || t.attention_divergence > 0.0 };
         let mode = Mode { capture, bf16: pass.bf16, ..Mode::default() };
-        let taught = self.teacher.forward(&self.teacher_parameters, &batch, mode)?;
-        let found = self.student.forward_with(parameters, &batch, pass.mode(capture), self.hook)?;
+        let mut own = pass.mode(capture);
+        if pass.step < self.norm_warmup {
+            own.statistics = Statistics::Batch;
+        }
+        let answered = t.hard > 0.0 || t.soft > 0.0 || t.divergence > 0.0 || t.logits > 0.0;
         let mut terms = Vec::new();
-        if t.hard > 0.0 {
-            terms.push(head_loss(found.output.clone(), &batch, &chosen)?.mul_scalar(t.hard));
-        }
-        if t.soft > 0.0 || t.divergence > 0.0 || t.logits > 0.0 {
-            self.answers(&found, &taught, &batch, &mut terms)?;
-        }
+        let (found, taught) = match &self.texts {
+            Texts::Examples(_) => {
+                let taught = self.teacher.forward(&self.teacher_parameters, &batch, mode)?;
+                let found = self.student.forward_with(parameters, &batch, own, self.hook)?;
+                if t.hard > 0.0 {
+                    terms.push(head_loss(found.output.clone(), &batch, &chosen)?.mul_scalar(t.hard));
+                }
+                if answered {
+                    let rows = [&found, &taught].map(|forward| real_rows(forward.output.clone(), &batch));
+                    self.answers(rows, &mut terms)?;
+                }
+                (Inside::of(found), Inside::of(taught))
+            }
+            // The vocabulary is the dearest map of all: only hidden words go through it.
+            Texts::Pieces(..) => {
+                let taught = self.teacher.encode(&self.teacher_parameters, &batch, mode, None)?;
+                let found = self.student.encode(parameters, &batch, own, self.hook)?;
+                if answered {
+                    let (places, classes) = wanted_rows(&chosen, &batch);
+                    let rows = |last: &Tensor<3>| {
+                        let [count, length, width] = last.dims();
+                        last.clone().reshape([count * length, width]).select(0, indices(&places, &last.device()))
+                    };
+                    let mine = self.student.head(parameters, rows(&found.last), &batch, own, self.hook)?;
+                    let theirs = self.teacher.head(&self.teacher_parameters, rows(&taught.last), &batch, mode, None)?;
+                    if t.hard > 0.0 {
+                        let classes = indices(&classes, &mine.device());
+                        terms.push(cross_entropy(mine.clone(), classes).mul_scalar(t.hard));
+                    }
+                    self.answers([mine, theirs], &mut terms)?;
+                }
+                (Inside::of_encoded(found), Inside::of_encoded(taught))
+            }
+        };
         if t.hidden > 0.0 {
             terms.push(self.hidden(parameters, found.hidden, &taught.hidden, &found.present)?.mul_scalar(t.hidden));
         }
@@ -228,15 +286,8 @@ impl Objective for Distilling<'_> {
 
 impl Distilling<'_> {
     /// Losses between answers.
-    fn answers(
-        &self,
-        found: &Forward,
-        taught: &Forward,
-        batch: &PaddedBatch,
-        terms: &mut Vec<Tensor<1>>,
-    ) -> Result<(), Error> {
+    fn answers(&self, [mine, theirs]: [Tensor<2>; 2], terms: &mut Vec<Tensor<1>>) -> Result<(), Error> {
         let t = &self.teaching;
-        let (mine, theirs) = (real_rows(found.output.clone(), batch), real_rows(taught.output.clone(), batch));
         if mine.dims()[1] == 1 && (t.soft > 0.0 || t.divergence > 0.0) {
             return Err(Error::new(
                 "a single number has no soft targets; teach it with the squared difference of logits",
@@ -279,6 +330,28 @@ impl Distilling<'_> {
         let sum = sum.ok_or_else(|| Error::new("there are no hidden states to learn from"))?;
         Ok(sum.div_scalar(count))
     }
+}
+
+/// What is between embeddings and head.
+struct Inside {
+    hidden: Vec<Tensor<3>>,
+    attention: Vec<Option<Tensor<4>>>,
+    present: Vec<Tensor<2, Bool>>,
+}
+
+impl Inside {
+    fn of(Forward { hidden, attention, present, .. }: Forward) -> Inside {
+        Inside { hidden, attention, present }
+    }
+
+    fn of_encoded(Encoded { hidden, attention, present, .. }: Encoded) -> Inside {
+        Inside { hidden, attention, present }
+    }
+}
+
+/// Numbers of rows, or classes, on a device.
+fn indices(values: &[i32], device: &Device) -> Tensor<1, Int> {
+    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
 }
 
 /// Rows of real tokens `[rows, outputs]`; all rows of a sequence head.

@@ -1,6 +1,6 @@
 //! Every tensor an architecture names, in the order of the network, and how deep it lies.
 
-use sparing_model::{Architecture, AttentionPosition, Layer, Linear, Matrix, Norm};
+use sparing_model::{Architecture, AttentionPosition, Layer, Linear, Matrix, Norm, NormKind};
 use std::collections::BTreeMap;
 
 /// One tensor.
@@ -72,6 +72,9 @@ impl Walk {
     fn norm(&mut self, norm: &Norm) {
         self.put(&norm.weight);
         self.put(&norm.bias);
+        if norm.kind == NormKind::Power {
+            self.put(&norm.running_phi());
+        }
     }
 
     fn linear(&mut self, linear: &Linear) {
@@ -97,6 +100,7 @@ impl Walk {
         }
         let a = &layer.attention;
         [&a.query, &a.key, &a.value, &a.output].into_iter().for_each(|linear| self.linear(linear));
+        a.network.iter().flat_map(|network| network.maps()).for_each(|linear| self.linear(linear));
         if let Some(w) = &a.window {
             [&w.global_query, &w.global_key, &w.global_value].into_iter().for_each(|linear| self.linear(linear));
         }

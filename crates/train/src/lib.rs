@@ -42,10 +42,11 @@ mod student;
 mod summary;
 mod ticket;
 mod trainer;
+mod transfer;
 
 pub use batch::PaddedBatch;
 pub use executor::BurnExecutor;
-pub use network::{Capture, Encoded, Forward, LinearHook, Mode, Network};
+pub use network::{Capture, Encoded, Forward, LinearHook, Mode, Network, Statistics};
 pub use parameters::{Parameter, Parameters};
 
 pub use average::average;
@@ -71,3 +72,4 @@ pub use student::StudentShape;
 pub use summary::{RunSummary, Summary};
 pub use ticket::{Round, RoundKind, Ticket, TicketSummary};
 pub use trainer::{Event, Finish, Judge, TrainOptions, Watch, rate_scales, train};
+pub use transfer::{Beginning, Transfer, TransferTexts};

@@ -13,14 +13,18 @@ mod mask;
 mod merge;
 mod packed;
 mod pass;
+mod power;
 mod relative;
+mod shares;
 mod tokens;
 mod values;
 
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
 use pass::Pass;
-use sparing_model::{Architecture, AttentionPlan, Calibration, Error};
+use power::Running;
+pub use power::Statistics;
+use sparing_model::{Architecture, AttentionPlan, Calibration, Error, Norm};
 use std::sync::Arc;
 use values::Asked;
 
@@ -30,6 +34,7 @@ pub struct Network {
     attention: AttentionPlan,
     calibration: Option<Arc<Calibration>>,
     means: Means,
+    running: Running,
 }
 
 /// Whose operations compute.
@@ -53,6 +58,8 @@ pub struct Mode {
     pub draws: Option<u64>,
     /// What to keep besides the result.
     pub capture: Capture,
+    /// What PowerNorm divides by.
+    pub statistics: Statistics,
     /// Matrix products in bf16 (weights stay f32 and are rounded on the way in; norms, softmax and the head's result
     /// are f32). For GPUs with tensor cores.
     pub bf16: bool,
@@ -82,6 +89,21 @@ pub trait LinearHook {
     fn input(&self, name: &str, input: Tensor<2>, real: Option<&Tensor<2, Bool>>) -> Tensor<2> {
         let _ = (name, real);
         input
+    }
+
+    /// Whether [`LinearHook::normed`] and [`LinearHook::shares`] are wanted.
+    fn looks_inside(&self) -> bool {
+        false
+    }
+
+    /// Sees a norm's rows before and behind it.
+    fn normed(&self, norm: &Norm, before: &Tensor<2>, behind: &Tensor<2>, real: Option<&Tensor<2, Bool>>) {
+        let _ = (norm, before, behind, real);
+    }
+
+    /// Sees a layer's scores and their softmax, `[batch, heads, length, length]`.
+    fn shares(&self, layer: usize, scores: &Tensor<4>, shares: &Tensor<4>) {
+        let _ = (layer, scores, shares);
     }
 
     /// What is remembered from step to step, for a checkpoint.
@@ -134,7 +156,13 @@ impl Network {
     /// A network for this architecture.
     pub fn new(architecture: &Architecture) -> Network {
         let attention = AttentionPlan::default();
-        Network { architecture: architecture.clone(), attention, calibration: None, means: Means::Own }
+        Network {
+            architecture: architecture.clone(),
+            attention,
+            calibration: None,
+            means: Means::Own,
+            running: Running::default(),
+        }
     }
 
     /// The same with attention economised as a plan says and as the engine does, with what samplers other than the paper's
@@ -154,6 +182,11 @@ impl Network {
     #[cfg(test)]
     pub(crate) fn as_on_gpu(architecture: &Architecture) -> Network {
         Network { means: Means::Gpu, ..Network::new(architecture) }
+    }
+
+    /// Running statistics that have changed since this was asked last, by name: to be put into the parameters.
+    pub fn changed(&self) -> Vec<(String, Tensor<2>)> {
+        self.running.take()
     }
 
     /// What attention economises.

@@ -3,7 +3,7 @@
 use crate::batches::padded_length;
 use crate::data::{Example, Target};
 use crate::losses::{binary_cross_entropy, cross_entropy, mean_squared};
-use crate::{Capture, Holes, LinearHook, Mode, Network, PaddedBatch, Parameters};
+use crate::{Capture, Holes, LinearHook, Mode, Network, PaddedBatch, Parameters, Statistics};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use sparing_model::{Error, Sequence};
 
@@ -20,6 +20,11 @@ pub trait Objective {
         None
     }
 
+    /// Running statistics that the last pass and its way back have changed, by name.
+    fn changed(&self) -> Vec<(String, Tensor<2>)> {
+        Vec::new()
+    }
+
     /// Who sees the linear maps; what it remembers belongs to a checkpoint.
     fn hook(&self) -> Option<&dyn LinearHook> {
         None
@@ -33,6 +38,8 @@ pub struct Pass {
     pub seed: u64,
     /// The epoch, from 0.
     pub epoch: u64,
+    /// Updates done.
+    pub step: u64,
     /// Dropout of the network.
     pub dropout: f64,
     /// Matrix products in bf16.
@@ -42,7 +49,8 @@ pub struct Pass {
 impl Pass {
     /// How the network runs.
     pub fn mode(&self, capture: Capture) -> Mode {
-        Mode { dropout: self.dropout, draws: Some(self.seed), capture, bf16: self.bf16 }
+        let statistics = Statistics::Running;
+        Mode { dropout: self.dropout, draws: Some(self.seed), capture, statistics, bf16: self.bf16 }
     }
 }
 
@@ -86,6 +94,10 @@ impl Objective for Supervised<'_> {
 
     fn holes(&self) -> Option<&Holes> {
         self.holes
+    }
+
+    fn changed(&self) -> Vec<(String, Tensor<2>)> {
+        self.network.changed()
     }
 
     fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error> {

@@ -99,6 +99,13 @@ impl Parameters {
         self.tensors.insert(name.to_string(), Parameter { value, shape, trainable: true });
     }
 
+    /// Adds or replaces a tensor that training does not change by gradients: a running statistic.
+    pub fn put(&mut self, name: &str, value: Tensor<2>) {
+        let shape = vec![value.dims()[1]];
+        let value = leaf(value, false, self.device.is_autodiff());
+        self.tensors.insert(name.to_string(), Parameter { value, shape, trainable: false });
+    }
+
     /// Adds or replaces a tensor by numbers of the host, row-major.
     pub fn insert_values(&mut self, name: &str, values: Vec<f32>, shape: Vec<usize>) {
         let (rows, columns) = match shape.len() {

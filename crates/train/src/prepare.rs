@@ -5,7 +5,7 @@ use crate::{Parameter, Parameters};
 use burn::tensor::Device;
 use serde_json::{Map, Value, json};
 use sparing_model::{
-    Architecture, Elements, Error, HeadChoice, HeadKind, Model, OwnedTensor, Weights, write_directory,
+    Architecture, Elements, Error, Functions, HeadChoice, HeadKind, Model, OwnedTensor, Plan, Weights, write_directory,
 };
 use sparing_tasks::{Dataset, Label, Task};
 use std::collections::BTreeSet;
@@ -148,6 +148,8 @@ pub struct Prepared {
     pairs: Vec<(String, String)>,
     /// What is left of the layers, if some were pruned.
     pub(crate) elements: Option<Elements>,
+    /// What stands in the place of functions, if anything does.
+    pub(crate) functions: Option<Functions>,
     /// Tensors beside the network's that are saved too.
     also: Vec<String>,
 }
@@ -158,7 +160,9 @@ impl Prepared {
         let mut files = model.companions()?;
         let mut config = take_config(&mut files)?;
         adapt(&mut config, wanted, model)?;
-        Prepared::from_config(model, config, files, wanted.choice(), model.plan.elements.clone())
+        let plan =
+            Plan { elements: model.plan.elements.clone(), functions: model.plan.functions.clone(), ..Plan::default() };
+        Prepared::from_config(model, config, files, wanted.choice(), plan)
     }
 
     /// The same from a configuration of one's own (a student of another shape): tensors are taken over where the
@@ -168,7 +172,7 @@ impl Prepared {
         config: Map<String, Value>,
         mut files: Vec<(String, Vec<u8>)>,
         choice: HeadChoice,
-        elements: Option<Elements>,
+        plan: Plan,
     ) -> Result<Prepared, Error> {
         let mut text = serde_json::to_vec_pretty(&config).map_err(|e| Error::new(format!("config.json: {e}")))?;
         text.push(b'\n');
@@ -178,14 +182,17 @@ impl Prepared {
         // A tied decoder that the file holds all the same is not read: it must stay one with the word table.
         let tied = config.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(true);
         let has = |name: &str| model.weights.contains(name) && !(tied && DECODERS.contains(&name));
-        let source = Architecture::from_config(&text, Some(choice), &has)?;
-        elements.iter().try_for_each(|elements| elements.apply(&mut architecture))?;
+        let mut source = Architecture::from_config(&text, Some(choice), &has)?;
+        // Names are compared one by one: what was pruned keeps its name, what is new has one in both.
+        plan.functions.iter().try_for_each(|functions| functions.apply(&mut source))?;
+        plan.apply(&mut architecture)?;
         let pairs =
             inventory(&source).into_iter().zip(inventory(&architecture)).map(|(a, b)| (a.name, b.name)).collect();
         // Files that would make it a sentence encoder again, whatever its head.
         files.retain(|(name, _)| !name.contains("sentence") && name != "modules.json");
         files.insert(0, ("config.json".to_string(), text));
-        Ok(Prepared { architecture, files, pairs, elements, also: vec![] })
+        let Plan { elements, functions, .. } = plan;
+        Ok(Prepared { architecture, files, pairs, elements, functions, also: vec![] })
     }
 
     /// The numbers on a device: taken over where name and shape agree, fresh by the seed elsewhere. Also the names of
@@ -210,6 +217,7 @@ impl Prepared {
                 fresh.remove(here);
             }
         }
+        parameters.add_statistics(&self.architecture);
         Ok((parameters, fresh.into_iter().collect()))
     }
 

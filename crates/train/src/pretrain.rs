@@ -139,6 +139,10 @@ impl Objective for Language<'_> {
         self.hook
     }
 
+    fn changed(&self) -> Vec<(String, Tensor<2>)> {
+        self.network.changed()
+    }
+
     fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {
         let mut changed = Vec::new();
         let mut examples = Vec::with_capacity(chosen.len());
@@ -184,7 +188,7 @@ impl Objective for Language<'_> {
 }
 
 /// Where tokens are to be predicted in the padded batch, and which.
-fn wanted_rows(examples: &[&Example], batch: &PaddedBatch) -> (Vec<i32>, Vec<i32>) {
+pub(crate) fn wanted_rows(examples: &[&Example], batch: &PaddedBatch) -> (Vec<i32>, Vec<i32>) {
     let mut found = (Vec::new(), Vec::new());
     for (i, example) in examples.iter().enumerate() {
         if let Target::Rows(rows) = &example.target {

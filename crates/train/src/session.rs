@@ -195,6 +195,7 @@ impl Session<'_> {
         let mut plan = self.quantization.map_or(Ok(Plan::default()), FakeQuantization::plan)?;
         plan.attention = (!self.economy.plan.is_exact()).then(|| self.economy.plan.clone());
         plan.elements = self.prepared.elements.clone();
+        plan.functions = self.prepared.functions.clone();
         if plan == Plan::default() {
             return Ok(None);
         }

@@ -4,7 +4,7 @@ use crate::distill::Mapping;
 use crate::inventory::{inventory, layer_inventory};
 use crate::prepare::{Prepared, take_config};
 use serde_json::{Map, Value, json};
-use sparing_model::{Architecture, Error, HeadChoice, HeadKind, Model};
+use sparing_model::{Architecture, Error, Functions, HeadChoice, HeadKind, Model, Plan};
 
 /// How the student differs from its teacher; `None`: it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,9 +30,24 @@ impl Prepared {
         let mut files = teacher.companions()?;
         let mut config = take_config(&mut files)?;
         reshape(&mut config, shape, &teacher.architecture)?;
-        let mut student = Prepared::from_config(teacher, config, files, choice(teacher.architecture.head.kind)?, None)?;
+        let mut student =
+            Prepared::from_config(teacher, config, files, choice(teacher.architecture.head.kind)?, Plan::default())?;
         student.begin_as(&teacher.architecture, mapping);
         Ok(student)
+    }
+
+    /// The same network with functions replaced, its head included: tensors that stay begin with the model's numbers.
+    pub fn replaced(model: &Model, functions: &Functions) -> Result<Prepared, Error> {
+        if model.plan.functions.is_some() {
+            return Err(Error::new(
+                "functions of the teacher are replaced already; give the model that it was made of",
+            ));
+        }
+        let mut files = model.companions()?;
+        let config = take_config(&mut files)?;
+        let (elements, functions) = (model.plan.elements.clone(), Some(functions.clone()));
+        let plan = Plan { elements, functions, ..Plan::default() };
+        Prepared::from_config(model, config, files, choice(model.architecture.head.kind)?, plan)
     }
 
     /// Says which tensors of another architecture this one begins with.

@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 use serde::Serialize;
 use sparing_model::{Architecture, Error};
 use sparing_tasks::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// Seconds of work that are worth a checkpoint at the end.
@@ -220,7 +220,8 @@ fn freeze(parameters: &mut Parameters, parts: &[String]) -> Result<(), Error> {
         return Err(Error::new(format!("--freeze {part}: no tensor has this in its name")));
     }
     if !parts.is_empty() {
-        parameters.set_trainable(|name| !parts.iter().any(|part| name.contains(part)));
+        let fixed: BTreeSet<String> = parameters.iter().filter(|(_, p)| !p.trainable).map(|(n, _)| n.into()).collect();
+        parameters.set_trainable(|name| !fixed.contains(name) && !parts.iter().any(|part| name.contains(part)));
     }
     Ok(())
 }
@@ -328,11 +329,14 @@ impl<'a> Run<'a> {
             // Dropout draws from the device's generator: seeded here, it is the same after a resume.
             let seed = Random::at(o.seed, &[1, state.step, number as u64]).bits();
             parameters.device().seed(seed);
-            let pass = Pass { seed, epoch, dropout: o.dropout, bf16: o.bf16 };
+            let pass = Pass { seed, epoch, step: state.step, dropout: o.dropout, bf16: o.bf16 };
             let loss = self.objective.loss(parameters, batch, &pass)?;
             tokens += loss.tokens as u64;
             let value = loss.value.mul_scalar(batch.len() as f64 / examples as f64);
             collect(parameters, &value, &mut gradients);
+            for (name, statistic) in self.objective.changed() {
+                parameters.put(&name, statistic);
+            }
             losses.push(value.inner());
         }
         if let Some(holes) = self.objective.holes() {

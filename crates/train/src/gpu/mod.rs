@@ -10,6 +10,7 @@ mod linear;
 mod lookup;
 mod norm;
 mod operation;
+mod power;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -18,4 +19,5 @@ pub(crate) use elements::{gelu, softmax};
 pub(crate) use linear::linear;
 pub(crate) use lookup::{lookup, permuted_rows};
 pub(crate) use norm::{add_row, norm, scale_and_shift};
+pub(crate) use power::{Changed, Power, power_norm};
 pub(crate) use sums::{column_sums, transposed_product};

@@ -38,6 +38,11 @@ impl Pass<'_> {
         let query = self.heads(attention, self.product(&attention.query, query_key.clone())?);
         let key = self.heads(attention, self.product(&attention.key, query_key)?);
 
+        if let Some(network) = &attention.network {
+            let value = self.heads(attention, self.product(&attention.value, value)?);
+            let context = self.network_attention((attention, network), [query, key, value], captured)?;
+            return Ok(self.merged(attention, context));
+        }
         let mut bias = self.mask(attention);
         if let Some(unchosen) = self.unchosen((layer, attention), &query, &key)? {
             bias = Some(match bias {
@@ -63,7 +68,11 @@ impl Pass<'_> {
             Some(bias) => scores + bias,
             None => scores,
         };
+        let inside = self.inside().map(|hook| (hook, scores.clone()));
         let mut probabilities = self.softmax(scores);
+        if let Some((hook, scores)) = inside {
+            hook.shares(layer, &scores, &probabilities);
+        }
         let value = match self.recipe((layer, attention))? {
             None => self.heads(attention, self.product(&attention.value, value)?),
             Some(recipe) => self.economised_values((layer, attention), &recipe, value, &probabilities)?,
@@ -86,8 +95,13 @@ impl Pass<'_> {
         if self.mode.capture.attention {
             captured.push(Some(probabilities));
         }
+        Ok(self.merged(attention, context))
+    }
+
+    /// `[batch, heads, length, head_width]` to `[batch * length, heads * head_width]`.
+    fn merged(&self, attention: &Attention, context: Tensor<4>) -> Tensor<2> {
         let (rows, width) = (self.batch.count() * self.batch.length, attention.heads * attention.head_width);
-        Ok(self.wide(context.swap_dims(1, 2).reshape([rows, width])))
+        self.wide(context.swap_dims(1, 2).reshape([rows, width]))
     }
 
     /// The same on packed rows; `queries` where they are of fewer rows than keys.
@@ -128,13 +142,13 @@ impl Pass<'_> {
     }
 
     /// Scaled scores `[batch, heads, queries, keys]`, f32.
-    fn scores(&self, attention: &Attention, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
+    pub(super) fn scores(&self, attention: &Attention, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
         // Queries are scaled, not scores: there are fewer of them.
         self.wide((query * attention.scale).matmul(key.transpose()))
     }
 
     /// Values mixed by probabilities `[batch, heads, queries, keys]`.
-    fn mix(&self, probabilities: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
+    pub(super) fn mix(&self, probabilities: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
         self.narrow(self.dropout(probabilities)).matmul(value)
     }
 

@@ -114,7 +114,7 @@ impl Pass<'_> {
     /// `norm(dropout(rows) + stream)`.
     fn add(&self, rows: Tensor<2>, stream: Tensor<2>, norm: Option<&Norm>) -> Result<Tensor<2>, Error> {
         match norm {
-            Some(norm) if self.host && norm.kind == NormKind::Layer => {
+            Some(norm) if self.host && norm.kind == NormKind::Layer && self.inside().is_none() => {
                 let (weight, bias) = (self.get(&norm.weight)?, self.get(&norm.bias)?);
                 Ok(ops::norm(rows, self.next_dropout(), Some(stream), weight, bias, norm.eps))
             }

@@ -26,7 +26,8 @@ impl Packed {
     /// Whether this network can be computed on packed rows.
     pub(super) fn fits(architecture: &Architecture) -> bool {
         let plain = |layer: &sparing_model::Layer| {
-            matches!(layer.attention.position, AttentionPosition::None) && layer.attention.window.is_none()
+            let a = &layer.attention;
+            matches!(a.position, AttentionPosition::None) && a.window.is_none() && a.network.is_none()
         };
         !architecture.embeddings.trigram && architecture.layers.iter().all(plain)
     }

@@ -2,6 +2,7 @@
 
 use super::mask::Masks;
 use super::packed::Packed;
+use super::power::Running;
 use super::relative::Positions;
 use super::tokens::Presence;
 use super::values::Asked;
@@ -27,6 +28,8 @@ pub(super) struct Pass<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) batch: &'a PaddedBatch,
     pub(super) mode: Mode,
+    /// Where changed statistics go.
+    pub(super) running: &'a Running,
     hook: Option<&'a dyn LinearHook>,
     /// Where constants go: outside of autodiff.
     pub(super) device: Device,
@@ -51,7 +54,7 @@ impl<'a> Pass<'a> {
         mode: Mode,
         hook: Option<&'a dyn LinearHook>,
     ) -> Self {
-        let Network { architecture, attention: plan, calibration, means } = network;
+        let Network { architecture, attention: plan, calibration, means, running } = network;
         let (calibration, asked) = (calibration.as_deref(), Asked::All);
         let device = parameters.device().clone().without_autodiff();
         let host = *means == Means::Own && !mode.bf16 && ops::on_host(&device);
@@ -68,6 +71,7 @@ impl<'a> Pass<'a> {
             parameters,
             batch,
             mode,
+            running,
             hook,
             device,
             host,
@@ -182,7 +186,7 @@ impl<'a> Pass<'a> {
     }
 
     /// `[batch * length, 1]`, false where a token is padding or has left; `None`: there is no padding.
-    fn real(&self) -> Option<Tensor<2, Bool>> {
+    pub(super) fn real(&self) -> Option<Tensor<2, Bool>> {
         let rows = self.batch.count() * self.batch.length;
         self.packed.is_none().then(|| self.presence.present.clone().reshape([rows, 1]))
     }
@@ -190,17 +194,22 @@ impl<'a> Pass<'a> {
     /// `rows Wᵀ + b`: every linear map of the network is computed here. `rows` come from [`Pass::input`].
     pub(super) fn product(&self, linear: &Linear, rows: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (weight, bias) = self.weights(linear)?;
+        Ok(self.multiply(rows, weight, bias))
+    }
+
+    /// `rows Wᵀ + b` in the precision of the rows; weight `[outputs, inputs]`, bias `[1, outputs]`.
+    pub(super) fn multiply(&self, rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<2>>) -> Tensor<2> {
         if self.host {
-            return Ok(ops::linear(rows, weight, bias));
+            return ops::linear(rows, weight, bias);
         }
         if self.gpu {
-            return Ok(gpu::linear(rows, weight, bias));
+            return gpu::linear(rows, weight, bias);
         }
         let product = rows.matmul(self.narrow(weight).transpose());
-        Ok(match bias {
+        match bias {
             Some(bias) => product + self.narrow(bias),
             None => product,
-        })
+        }
     }
 
     /// The matrix `[outputs, inputs]` that a map multiplies with, and its bias.
@@ -210,6 +219,11 @@ impl<'a> Pass<'a> {
             Some(hook) => (hook.weight(&linear.weight.name(), weight), bias),
             None => (weight, bias),
         })
+    }
+
+    /// Who looks at norms and shares, if anybody does.
+    pub(super) fn inside(&self) -> Option<&'a dyn LinearHook> {
+        self.hook.filter(|hook| hook.looks_inside())
     }
 
     /// Whether somebody looks at every linear map.
@@ -224,8 +238,19 @@ impl<'a> Pass<'a> {
 
     /// A norm of f32 rows.
     pub(super) fn norm(&self, norm: &Norm, rows: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let hook = self.inside();
+        let before = hook.map(|_| rows.clone());
+        let behind = self.norm_of(norm, rows)?;
+        if let (Some(hook), Some(before)) = (hook, before) {
+            hook.normed(norm, &before, &behind, self.real().as_ref());
+        }
+        Ok(behind)
+    }
+
+    fn norm_of(&self, norm: &Norm, rows: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (weight, bias) = (self.get(&norm.weight)?, self.get(&norm.bias)?);
         Ok(match norm.kind {
+            NormKind::Power => self.power_norm(norm, rows, weight, bias)?,
             NormKind::Layer if self.host => ops::norm(rows, None, None, weight, bias, norm.eps),
             NormKind::Layer if self.gpu => gpu::norm(rows, weight, bias, norm.eps),
             NormKind::Affine if self.gpu => gpu::scale_and_shift(rows, weight, bias),

@@ -5,7 +5,7 @@
 
 use super::Parameters;
 use burn::tensor::Device;
-use sparing_model::{Architecture, AttentionPosition, Error, HeadStage, Linear, Matrix, Norm};
+use sparing_model::{Architecture, AttentionPosition, Error, HeadStage, Linear, Matrix, Norm, NormKind};
 use std::collections::BTreeMap;
 
 /// Standard deviation of fresh weights, as BERT's published configuration has it.
@@ -102,6 +102,7 @@ impl Named {
                 }
             }
             [&a.query, &a.key, &a.value, &a.output].into_iter().for_each(|linear| named.linear(linear, heads));
+            a.network.iter().flat_map(|network| network.maps()).for_each(|linear| named.linear(linear, None));
             if let Some(w) = &a.window {
                 [&w.global_query, &w.global_key, &w.global_value].into_iter().for_each(|l| named.linear(l, None));
             }
@@ -142,6 +143,9 @@ impl Named {
     fn norm(&mut self, norm: &Norm) {
         self.add(&norm.weight, vec![norm.width], Fresh::One);
         self.add(&norm.bias, vec![norm.width], Fresh::Zero);
+        if norm.kind == NormKind::Power {
+            self.add(&norm.running_phi(), vec![norm.width], Fresh::One);
+        }
     }
 
     fn linear(&mut self, linear: &Linear, heads: Option<(usize, usize)>) {

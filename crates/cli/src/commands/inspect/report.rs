@@ -11,7 +11,7 @@ use crate::parameters::{self, Group, Part};
 use crate::table::{Align, Table, bytes, count, percent, seconds};
 use serde::Serialize;
 use sparing_engine::Engine;
-use sparing_model::{Family, HeadKind, Model};
+use sparing_model::{Family, Functions, HeadKind, Model};
 use std::collections::BTreeMap;
 
 /// What was found.
@@ -29,6 +29,9 @@ pub struct Report {
     /// What is left of the layers, if some were pruned.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<Vec<Left>>,
+    /// What stands in the place of functions, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    functions: Option<Functions>,
     vocabulary: usize,
     max_tokens: Option<usize>,
     head: HeadKind,
@@ -68,6 +71,7 @@ impl Report {
             heads: a.layers.iter().map(|layer| layer.attention.heads).max().unwrap_or(0),
             inner: a.layers.iter().flat_map(|layer| &layer.ffns).map(|ffn| ffn.up.outputs).max().unwrap_or(0),
             left: model.plan.elements.is_some().then(|| Left::of(a)),
+            functions: model.plan.functions.clone(),
             vocabulary: a.embeddings.vocabulary,
             max_tokens: a.max_tokens,
             head: a.head.kind,
@@ -119,6 +123,9 @@ impl Report {
             self.precision,
             bytes(self.peak_memory_bytes as f64),
         ))?;
+        if let Some(functions) = &self.functions {
+            out.line(&format!("replaced: {functions}"))?;
+        }
         let Some(left) = &self.left else { return Ok(()) };
         out.line("")?;
         out.line(&out.paint.strong("pruned; what is left"))?;

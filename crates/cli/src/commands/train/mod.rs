@@ -17,6 +17,8 @@ mod report;
 #[cfg(feature = "train")]
 mod ticket;
 #[cfg(feature = "train")]
+mod transfer;
+#[cfg(feature = "train")]
 pub mod watch;
 
 use crate::failure::Failure;
@@ -40,6 +42,7 @@ enum TrainCommand {
     Distill(distill::DistillArgs),
     Pretrain(pretrain::PretrainArgs),
     Ticket(ticket::TicketArgs),
+    Transfer(transfer::TransferArgs),
     Average(average::AverageArgs),
     Bench(bench::BenchArgs),
 }
@@ -53,6 +56,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         TrainCommand::Distill(args) => distill::distill(args),
         TrainCommand::Pretrain(args) => pretrain::pretrain(args),
         TrainCommand::Ticket(args) => ticket::ticket(args),
+        TrainCommand::Transfer(args) => transfer::transfer(args),
         TrainCommand::Average(args) => average::average(args),
         TrainCommand::Bench(args) => bench::bench(args),
     }

@@ -96,7 +96,7 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
 }
 
 /// Documents of a file, divided by blank lines.
-fn documents(path: &Path) -> Result<Vec<String>, Failure> {
+pub(super) fn documents(path: &Path) -> Result<Vec<String>, Failure> {
     let text =
         std::fs::read_to_string(path).map_err(|e| Failure::new(format!("{}: cannot be read ({e})", path.display())))?;
     let mut found: Vec<String> = Vec::new();

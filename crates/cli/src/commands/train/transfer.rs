@@ -1,0 +1,220 @@
+//! `sparing train transfer`.
+
+use super::common::{HowArgs, OutArgs};
+use super::finetune::DataArgs;
+use super::pretrain::documents;
+use super::report;
+use super::watch::watched;
+use crate::args::positive;
+use crate::failure::Failure;
+use crate::load;
+use clap::{Args, ValueEnum};
+use sparing_model::{Functions, Model, Relu, SoftmaxNetwork};
+use sparing_train::{Beginning, Mapping, Teaching, Transfer, TransferTexts, device};
+use std::path::PathBuf;
+
+/// Replaces non-linear functions of a model and teaches it what the original computes (MA-BERT)
+///
+/// The student is the teacher with a small network in softmax's place, ReLU in GELU's, PowerNorm in layer norm's and
+/// clipping in tanh's: nothing but sums, products and comparisons is left. It learns the teacher's hidden states, attention
+/// and answers, first on plain text (--corpus), then on a task (--task or --data), with the first result as --student.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sparing train transfer --teacher M --to ma --corpus wiki.txt --steps 2000 --accumulate 8 --out general
+  sparing train transfer --teacher sst2-model --to ma --student general --task sst2 --data glue --out ma-sst2
+  sparing train transfer --teacher sst2-model --to ma --linear 64 --softmax shared --task sst2 --data glue --out small
+  sparing train transfer --teacher rte-model --to ma --no-teacher --task rte --data glue --out alone")]
+pub struct TransferArgs {
+    /// The model to learn from: a directory or Hub id; for a task, fine-tuned on it
+    #[arg(long, value_name = "MODEL")]
+    teacher: String,
+
+    /// What is replaced
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', default_value = "ma")]
+    to: Vec<To>,
+
+    /// A student that was made by a transfer before, to go on with; its head is the teacher's
+    #[arg(long, value_name = "MODEL")]
+    student: Option<String>,
+
+    /// Networks in softmax's place: one in every layer, or one for all
+    #[arg(long, value_enum, value_name = "HOW", default_value = "per-layer")]
+    softmax: SoftmaxArg,
+
+    /// Keys and values are projected to so many first (Linformer)
+    #[arg(long, value_name = "KEYS", value_parser = positive)]
+    linear: Option<usize>,
+
+    /// Text files to learn from instead of a task
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "data")]
+    corpus: Vec<PathBuf>,
+
+    /// Learn from the labels alone
+    #[arg(long)]
+    no_teacher: bool,
+
+    #[command(flatten)]
+    losses: LossArgs,
+
+    /// Updates in which PowerNorm divides by the batch's own statistics: a share of all (0.1), or updates (500)
+    #[arg(long, value_name = "N", default_value_t = 0.1)]
+    norm_warmup: f64,
+
+    /// Texts that the teacher reads before: norms and networks begin as close to it as they can; 0: fresh
+    #[arg(long, value_name = "N", default_value_t = Beginning::default().texts)]
+    begin_texts: usize,
+
+    /// Updates of every network in softmax's place before transfer begins
+    #[arg(long, value_name = "N", default_value_t = Beginning::default().steps)]
+    begin_steps: usize,
+
+    #[command(flatten)]
+    data: Option<DataArgs>,
+
+    #[command(flatten)]
+    out: OutArgs,
+
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+/// What is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// Everything: matrix arithmetic only
+    Ma,
+    /// Softmax, by a network
+    Softmax,
+    /// GELU, by ReLU
+    Relu,
+    /// Layer norm, by PowerNorm
+    Norm,
+    /// Tanh in the head, by clipping
+    Clip,
+}
+
+/// How many networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SoftmaxArg {
+    /// One in every layer
+    PerLayer,
+    /// One for all layers
+    Shared,
+}
+
+/// The paper's objective: `(1 - alpha) hard + alpha soft + beta (hidden + gamma attention)`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Losses")]
+struct LossArgs {
+    /// Share of the teacher's softened answers; the labels have the rest
+    #[arg(long, value_name = "X", default_value_t = 0.9)]
+    alpha: f64,
+
+    /// Weight of what is inside: hidden states, embeddings included, and attention
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    beta: f64,
+
+    /// Weight of attention beside hidden states
+    #[arg(long, value_name = "X", default_value_t = 100.0)]
+    gamma: f64,
+
+    /// How much answers are softened
+    #[arg(long, value_name = "T", default_value_t = 15.0)]
+    temperature: f64,
+}
+
+impl LossArgs {
+    fn teaching(&self, layers: usize, teacher: bool) -> Result<Teaching, Failure> {
+        let LossArgs { alpha, beta, gamma, temperature } = *self;
+        let sound = |x: f64| x.is_finite() && x >= 0.0;
+        if !(0.0..=1.0).contains(&alpha) || !sound(beta) || !sound(gamma) || !(sound(temperature) && temperature > 0.0)
+        {
+            let what = "--alpha from 0 to 1, --beta and --gamma from 0 on and --temperature above 0 are expected";
+            return Err(Failure::Usage(what.to_string()));
+        }
+        let (alpha, beta) = if teacher { (alpha, beta) } else { (0.0, 0.0) };
+        Ok(Teaching {
+            hard: 1.0 - alpha,
+            // The paper's cross-entropy has no factor for the temperature, ours has its square.
+            soft: alpha / (temperature * temperature),
+            divergence: 0.0,
+            temperature,
+            logits: 0.0,
+            // The paper sums over layers, we take the mean.
+            hidden: beta * (layers + 1) as f64,
+            attention: beta * gamma * layers as f64,
+            attention_divergence: 0.0,
+            mapping: Mapping::Uniform,
+        })
+    }
+}
+
+impl TransferArgs {
+    fn functions(&self, teacher: &Model, student: Option<&Model>) -> Functions {
+        // A student's own, so that they need not be said again.
+        if let Some(functions) = student.and_then(|student| student.plan.functions.clone()) {
+            return functions;
+        }
+        let has = |what: To| self.to.iter().any(|to| *to == To::Ma || *to == what);
+        let longest = teacher.architecture.longest_input().unwrap_or(usize::MAX);
+        let network = SoftmaxNetwork {
+            tokens: self.how.max_tokens.min(longest),
+            shared: self.softmax == SoftmaxArg::Shared,
+            keys: self.linear,
+        };
+        Functions {
+            softmax: has(To::Softmax).then_some(network),
+            relu: has(To::Relu).then_some(Relu::ALL),
+            power_norm: has(To::Norm),
+            clip: has(To::Clip),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
+    let mut options = args.how.options()?;
+    let device = device(&args.how.device)?;
+    let documents = args.corpus.iter().map(|path| documents(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    let (read, judge);
+    let texts = match &args.data {
+        Some(data) => {
+            (read, judge) = data.read()?;
+            TransferTexts::Task { train: &read, dev: &judge }
+        }
+        None if args.no_teacher => {
+            return Err(Failure::Usage("--no-teacher needs labels: give --task and --data".to_string()));
+        }
+        None if documents.is_empty() => {
+            return Err(Failure::Usage("say what to learn from: --task and --data, or --corpus".to_string()));
+        }
+        None => TransferTexts::Corpus { documents: &documents, dev: None },
+    };
+    let teacher = load::open(&args.teacher, None)?;
+    let student = args.student.as_ref().map(|name| load::open(name, None)).transpose()?;
+    let functions = args.functions(&teacher, student.as_ref());
+    // Positions and token types stay the teacher's, as in the paper.
+    let e = &teacher.architecture.embeddings;
+    let tables = e.positions.iter().map(|p| &p.name).chain(e.token_types.iter().map(|t| &t.name));
+    options.freeze.extend(tables.map(|name| name.rsplitn(3, '.').nth(1).unwrap_or(name).to_string()));
+    if !(0.0..=1e9).contains(&args.norm_warmup) {
+        return Err(Failure::Usage("--norm-warmup: a number from 0 on is expected".to_string()));
+    }
+    let job = Transfer {
+        teaching: args.losses.teaching(teacher.architecture.layers.len(), !args.no_teacher)?,
+        teacher: &teacher,
+        student: student.as_ref(),
+        functions,
+        texts,
+        norm_warmup: args.norm_warmup,
+        beginning: Beginning { texts: args.begin_texts, steps: args.begin_steps, ..Beginning::default() },
+        options,
+        seeds: args.how.seed.clone(),
+        max_tokens: args.how.max_tokens,
+        device,
+        place: args.out.place(),
+    };
+    let summary = watched(&args.how.seed, |watch| job.run(watch))?;
+    report::print(&summary, &args.out)
+}

@@ -1,0 +1,202 @@
+//! Knowledge transfer (MA-BERT, Neo et al. 2023): a student whose functions are replaced learns from the model it was made of,
+//! layer by layer, on plain text or on a task.
+
+mod begin;
+
+use crate::corpus::pieces;
+use crate::distill::{Distilling, Teaching, Texts};
+use crate::economy::Economy;
+use crate::inventory::inventory;
+use crate::objective::lengths;
+use crate::session::{Place, Session};
+use crate::trainer::{Event, TrainOptions};
+use crate::{Masking, Network, Parameters, Prepared, Summary, examples};
+pub use begin::Beginning;
+use burn::tensor::Device;
+use sparing_model::{Error, Functions, HeadKind, Model, Sequence};
+use sparing_tasks::Dataset;
+
+/// What is read.
+#[derive(Clone, Copy)]
+pub enum TransferTexts<'a> {
+    /// A task's examples.
+    Task {
+        /// To learn from.
+        train: &'a Dataset,
+        /// To choose the best model by.
+        dev: &'a Dataset,
+    },
+    /// Plain text: words are hidden. A teacher that fills masks teaches its answers too, any other what is inside.
+    Corpus {
+        /// Documents.
+        documents: &'a [String],
+        /// A task or text to choose the best model by.
+        dev: Option<&'a Dataset>,
+    },
+}
+
+/// Teacher, student, texts and how.
+pub struct Transfer<'a> {
+    /// The teacher, with the head whose answers are taught.
+    pub teacher: &'a Model,
+    /// Begin with this model, which was made by a transfer before; `None`: in the teacher's image.
+    pub student: Option<&'a Model>,
+    /// What stands in the place of functions.
+    pub functions: Functions,
+    /// What is read.
+    pub texts: TransferTexts<'a>,
+    /// What is taught.
+    pub teaching: Teaching,
+    /// Updates in which PowerNorm divides by the batch's own statistics: a share of all below 1, else their number.
+    pub norm_warmup: f64,
+    /// How a student in the teacher's image begins.
+    pub beginning: Beginning,
+    /// How.
+    pub options: TrainOptions,
+    /// One training each.
+    pub seeds: Vec<u64>,
+    /// Texts are cut to this many tokens.
+    pub max_tokens: usize,
+    /// Where to compute.
+    pub device: Device,
+    /// Where to write.
+    pub place: Place,
+}
+
+impl Transfer<'_> {
+    /// Trains with every seed. `watch` gets the seed's number in the list and the event; false asks to stop.
+    pub fn run(&self, watch: &mut dyn FnMut(usize, &Event) -> bool) -> Result<Summary, Error> {
+        let mut notes = Vec::new();
+        let prepared = Prepared::replaced(self.teacher, &self.functions)?;
+        let architecture = &prepared.architecture;
+        if let Some(student) = self.student {
+            self.check(student)?;
+        }
+        let tokenizer = self.teacher.tokenizer()?;
+        let most = architecture.longest_input().map_or(self.max_tokens, |n| n.min(self.max_tokens));
+        let (read, found, masking, dev, title);
+        let texts = match self.texts {
+            TransferTexts::Task { train, dev: judge } => {
+                notes.extend(train.notes.clone());
+                read = examples(train, tokenizer, architecture, Some(most), &mut notes)?;
+                (dev, title) = (Some(judge), format!("Transfer on {}", train.task.name()));
+                Texts::Examples(&read)
+            }
+            TransferTexts::Corpus { documents, dev: judge } => {
+                found = pieces(tokenizer, documents, most, false)?;
+                masking = Masking::new(tokenizer)?;
+                (dev, title) = (judge, "Transfer on plain text".to_string());
+                notes.push(format!("{} pieces of at most {most} tokens", found.len()));
+                Texts::Pieces(&found, &masking)
+            }
+        };
+        let sequences: Vec<Sequence> = match &texts {
+            Texts::Examples(examples) => examples.iter().map(|example| example.sequence.clone()).collect(),
+            Texts::Pieces(pieces, _) => pieces.to_vec(),
+        };
+        let lengths = match &texts {
+            Texts::Examples(examples) => lengths(examples),
+            Texts::Pieces(pieces, _) => pieces.iter().map(|piece| piece.ids.len()).collect(),
+        };
+        let teaching = self.taught(&texts, &mut notes);
+        let per_epoch =
+            lengths.len().div_ceil(self.options.batch.max(1)).div_ceil(self.options.accumulate.max(1)) as u64;
+        let updates = self.options.steps.unwrap_or(per_epoch * self.options.epochs);
+        let norm_warmup = match self.norm_warmup {
+            share if share < 1.0 => (share * updates as f64).ceil() as u64,
+            number => number as u64,
+        };
+        let teacher = Network::new(&self.teacher.architecture);
+        let objective = Distilling {
+            student: &Network::new(architecture),
+            teacher: &teacher,
+            teacher_parameters: Parameters::from_weights(&self.teacher.weights, &self.device)?,
+            texts,
+            lengths,
+            teaching,
+            norm_warmup,
+            hook: None,
+        };
+        let session = Session {
+            prepared: &prepared,
+            tokenizer,
+            dev,
+            max_tokens: Some(most),
+            quantization: None,
+            economy: &Economy::default(),
+            masks: None,
+            place: &self.place,
+            seeds: self.seeds.len(),
+            title,
+        };
+        let device = self.device.clone().autodiff();
+        let make = |seed: u64| -> Result<(Parameters, Vec<String>), Error> {
+            let (mut parameters, fresh) = prepared.parameters(&self.teacher.weights, seed, &device)?;
+            let Some(student) = self.student else {
+                let teacher = (&teacher, &objective.teacher_parameters);
+                self.beginning.begin(architecture, &mut parameters, teacher, &sequences, seed)?;
+                return Ok((parameters, vec![]));
+            };
+            // The head is the teacher's, everything else the student's.
+            let head = architecture.layers.len() + 1;
+            for entry in inventory(architecture).into_iter().filter(|entry| entry.depth < head) {
+                let tensor = student.weights.tensor(&entry.name)?;
+                let mut values = vec![0.0; tensor.len()];
+                tensor.read(0, &mut values);
+                parameters.insert_values(&entry.name, values, tensor.shape.to_vec());
+            }
+            parameters.add_statistics(architecture);
+            Ok((parameters, fresh.into_iter().filter(|name| !student.weights.contains(name)).collect()))
+        };
+        let begins =
+            if self.student.is_some() { "from a student".to_string() } else { format!("{:?}", self.beginning) };
+        let subject = format!("transfer {:?}, {teaching:?}, {begins}, warm-up {}", self.functions, self.norm_warmup);
+        let options = TrainOptions { subject, ..self.options.clone() };
+        session.all(&self.seeds, &options, &objective, notes, &make, watch)
+    }
+
+    /// Whether a student can go on with this teacher.
+    fn check(&self, student: &Model) -> Result<(), Error> {
+        let (mine, theirs) = (&student.architecture, &self.teacher.architecture);
+        let of = |name: &str, a: usize, b: usize| match a == b {
+            true => Ok(()),
+            false => Err(Error::new(format!(
+                "the student has {a} {name}, the teacher {b}: transfer goes layer by layer, so they must be equal"
+            ))),
+        };
+        of("words", mine.embeddings.vocabulary, theirs.embeddings.vocabulary)?;
+        of("layers", mine.layers.len(), theirs.layers.len())?;
+        of("numbers per token", mine.hidden, theirs.hidden)?;
+        match &student.plan.functions {
+            Some(functions) if *functions == self.functions => Ok(()),
+            Some(_) => Err(Error::new(
+                "the student has other functions replaced than are asked for; leave --softmax, --linear and --tokens as they were",
+            )),
+            None => Err(Error::new("the student has no functions replaced; begin without --student")),
+        }
+    }
+
+    /// What can be taught on these texts.
+    fn taught(&self, texts: &Texts, notes: &mut Vec<String>) -> Teaching {
+        let mut teaching = self.teaching;
+        let kind = self.teacher.architecture.head.kind;
+        let number = self.teacher.architecture.head.labels.len() <= 1 && kind == HeadKind::Regress;
+        match texts {
+            Texts::Examples(_) if number && teaching.soft > 0.0 => {
+                notes.push("a number has no soft targets: the squared difference of answers is taught".to_string());
+                let weight = teaching.soft * teaching.temperature * teaching.temperature;
+                (teaching.logits, teaching.soft) = (teaching.logits + weight, 0.0);
+            }
+            Texts::Pieces(..) if kind != HeadKind::MaskedLm => {
+                notes.push("the teacher fills no masks: what is inside of it is taught, not its answers".to_string());
+                (teaching.hard, teaching.soft, teaching.divergence, teaching.logits) = (0.0, 0.0, 0.0, 0.0);
+            }
+            _ => {}
+        }
+        // Shares of projected keys cannot be compared with the teacher's.
+        if self.functions.softmax.is_some_and(|softmax| softmax.keys.is_some()) {
+            (teaching.attention, teaching.attention_divergence) = (0.0, 0.0);
+        }
+        teaching
+    }
+}

@@ -1,0 +1,188 @@
+//! Replaced functions in Burn: what the engine computes, gradients that are right, and a student that learns.
+
+#[path = "common/fixtures.rs"]
+mod fixtures;
+#[path = "common/mod.rs"]
+mod tiny;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use fixtures::{distance, fixture};
+use sparing_engine::{Engine, Options};
+use sparing_model::{Batch, Executor, Functions, Model, Precision, SoftmaxNetwork, Wanted};
+use sparing_train::{
+    Beginning, BurnExecutor, Mapping, Mode, Network, PaddedBatch, Parameters, Place, Statistics, Teaching,
+    TrainOptions, Transfer, TransferTexts,
+};
+
+fn all(tokens: usize, shared: bool, keys: Option<usize>) -> Functions {
+    Functions::all(SoftmaxNetwork { tokens, shared, keys })
+}
+
+/// A fixture with functions replaced; every new number is different.
+fn replaced(name: &str, functions: &Functions) -> Model {
+    let mut seed = 1u32;
+    let mut next = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) as f32 / (1 << 24) as f32
+    };
+    let fill = &mut |name: &str, shape: &[usize]| {
+        let phi = name.ends_with("running_phi");
+        (0..shape.iter().product()).map(|_| if phi { 0.5 + next() } else { 0.2 * (next() - 0.5) }).collect()
+    };
+    fixture(name).0.with_functions(functions, fill).unwrap()
+}
+
+#[test]
+fn burn_computes_what_the_engine_does() {
+    for name in ["bert-classify", "distilbert-classify", "albert-classify", "bert-mlm"] {
+        for (shared, keys) in [(false, None), (true, None), (false, Some(5))] {
+            let (model, golden) = (replaced(name, &all(24, shared, keys)), fixture(name).1);
+            let options = Options { threads: 2, precision: Some(Precision::F32), ..Options::default() };
+            let engine = Engine::compile(&model, &options).unwrap();
+            let burn = BurnExecutor::from_model(&model, &Device::flex()).unwrap();
+            for wanted in [Wanted::Head, Wanted::Hidden] {
+                let batch = Batch { sequences: golden.sequences.clone(), wanted };
+                let far = distance(&burn.run(&batch).unwrap().sequences, &engine.run(&batch).unwrap().sequences);
+                assert!(far <= 1e-4, "{name} {shared} {keys:?}: {far:e}");
+            }
+        }
+    }
+}
+
+/// With the batch's own statistics PowerNorm's gradient is exact: it is what differences say.
+#[test]
+fn batch_statistics_have_the_gradient_that_differences_have() {
+    let model = replaced("bert-classify", &all(24, false, None));
+    let golden = fixture("bert-classify").1;
+    let device = Device::flex().autodiff();
+    let longest = golden.sequences.iter().map(|s| s.ids.len()).max().unwrap();
+    let batch = PaddedBatch::new(&golden.sequences, longest + 2, &device);
+    let network = Network::new(&model.architecture);
+    let mode = Mode { statistics: Statistics::Batch, ..Mode::default() };
+    let loss = |parameters: &Parameters| {
+        let output = network.forward(parameters, &batch, mode).unwrap().output;
+        let [a, b, c] = output.dims();
+        let pull: Vec<f32> = (0..a * b * c).map(|i| ((i * 7 % 5) as f32 - 2.0) * 0.3).collect();
+        (output.clone() * Tensor::<3>::from_data(TensorData::new(pull, [a, b, c]), &device)).sum()
+    };
+    let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+    let mut gradients = loss(&parameters).backward();
+    let value = |parameters: &Parameters| f64::from(loss(parameters).into_data().as_slice::<f32>().unwrap()[0]);
+    for name in ["bert.encoder.layer.0.output.dense.bias", "bert.encoder.layer.0.attention.self.softmax.hidden.bias"] {
+        let p = parameters.get(name).unwrap();
+        let found = p.value.grad_remove(&mut gradients).unwrap().into_data().try_to_vec::<f32>().unwrap();
+        let largest = found.iter().fold(0f32, |m, x| m.max(x.abs()));
+        for place in [0, 3, 7] {
+            let moved = |by: f32| {
+                let mut parameters = parameters.clone();
+                let mut numbers = p.value.clone().inner().into_data().try_to_vec::<f32>().unwrap();
+                numbers[place] += by;
+                parameters.insert_values(name, numbers, p.shape.clone());
+                value(&parameters)
+            };
+            let slope = ((moved(2e-2) - moved(-2e-2)) / 4e-2) as f32;
+            assert!(
+                (found[place] - slope).abs() <= 0.03 * largest + 1e-3,
+                "{name} {place}: {} for {slope}",
+                found[place]
+            );
+        }
+    }
+    // Both statistics of every norm have changed: forward and on the way back.
+    let changed = network.changed();
+    assert!(changed.iter().any(|(name, _)| name.ends_with("running_phi")));
+    assert!(changed.iter().any(|(name, _)| name.ends_with("running_nu")));
+    assert!(network.changed().is_empty());
+}
+
+fn teaching(layers: f64) -> Teaching {
+    Teaching {
+        hard: 0.1,
+        soft: 0.9 / 225.0,
+        divergence: 0.0,
+        temperature: 15.0,
+        logits: 0.0,
+        hidden: layers + 1.0,
+        attention: 100.0 * layers,
+        attention_divergence: 0.0,
+        mapping: Mapping::Uniform,
+    }
+}
+
+#[test]
+fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = tiny::sentiment(folder.path(), 96);
+    let teacher = Model::load(&tiny::fixture("bert-classify-text")).unwrap();
+    let documents: Vec<String> =
+        std::fs::read_to_string(folder.path().join("sentiment.csv")).unwrap().lines().map(str::to_string).collect();
+    let layers = teacher.architecture.layers.len() as f64;
+    let place = |name: &str| Place { directory: folder.path().join(name), resume: false, overwrite: false };
+    let options = TrainOptions {
+        steps: Some(40),
+        batch: 8,
+        dropout: 0.0,
+        schedule: sparing_train::Schedule {
+            rate: 1e-3,
+            curve: sparing_train::Curve::Linear,
+            warmup: sparing_train::Warmup::Steps(2),
+        },
+        freeze: vec!["position_embeddings".to_string()],
+        ..TrainOptions::default()
+    };
+    let general = Transfer {
+        teacher: &teacher,
+        student: None,
+        functions: all(24, false, None),
+        texts: TransferTexts::Corpus { documents: &documents, dev: None },
+        teaching: teaching(layers),
+        norm_warmup: 0.25,
+        beginning: Beginning { texts: 32, rows: 512, steps: 50, rate: 2e-3 },
+        options: options.clone(),
+        seeds: vec![0],
+        max_tokens: 24,
+        device: Device::flex(),
+        place: place("general"),
+    };
+    general.run(&mut |_, _| true).unwrap();
+    let losses: Vec<f64> = sparing_train::read_log(&folder.path().join("general/train.jsonl"))
+        .unwrap()
+        .into_iter()
+        .filter_map(|line| if let sparing_train::Line::Step { loss, .. } = line { Some(loss) } else { None })
+        .collect();
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    assert!(mean(&losses[32..]) < 0.8 * mean(&losses[..8]), "{losses:?}");
+    let student = Model::load(&folder.path().join("general")).unwrap();
+    assert_eq!(student.plan.functions, Some(all(24, false, None)));
+    let frozen = "bert.embeddings.position_embeddings.weight";
+    let table = |model: &Model| model.weights.owned(frozen).unwrap().bytes;
+    assert_eq!(table(&student).len(), table(&teacher).len());
+    // Fewer updates than two words: labels of this data are not the teacher's head's, so what is inside is taught.
+    let other = tiny::bare("bert-classify");
+    let job = |student: &Model| {
+        let job = Transfer { student: Some(student), place: place("again"), texts: general.texts, ..copy(&general) };
+        job.run(&mut |_, _| true)
+    };
+    job(&student).unwrap();
+    assert!(Model::load(&folder.path().join("again")).is_ok());
+    let message = job(&other).err().expect("refused").to_string();
+    assert!(!message.contains('\n') && (message.contains("the student has")), "{message}");
+    drop(data);
+}
+
+fn copy<'a>(job: &Transfer<'a>) -> Transfer<'a> {
+    Transfer {
+        teacher: job.teacher,
+        student: job.student,
+        functions: job.functions.clone(),
+        texts: job.texts,
+        teaching: job.teaching,
+        norm_warmup: job.norm_warmup,
+        beginning: job.beginning,
+        options: job.options.clone(),
+        seeds: job.seeds.clone(),
+        max_tokens: job.max_tokens,
+        device: job.device.clone(),
+        place: job.place.clone(),
+    }
+}
