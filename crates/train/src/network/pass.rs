@@ -59,7 +59,8 @@ impl<'a> Pass<'a> {
         let device = parameters.device().clone().without_autodiff();
         let host = *means == Means::Own && !mode.bf16 && ops::on_host(&device);
         let gpu = !host && *means != Means::Burn;
-        let whole = mode.capture == Capture::default() && plan.is_exact() && Packed::fits(architecture);
+        let inside = hook.is_some_and(|hook| hook.looks_inside());
+        let whole = mode.capture == Capture::default() && !inside && plan.is_exact() && Packed::fits(architecture);
         let packed = (host && whole).then(|| Arc::new(Packed::new(batch)));
         let seed = Cell::new(None);
         let (masks, positions, presence) = (Masks::default(), Positions::default(), Presence::new(batch));
