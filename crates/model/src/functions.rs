@@ -130,7 +130,7 @@ impl Model {
         let weights = Weights::from_tensors(&tensors)?;
         architecture.check(&weights)?;
         let (tokenizer, directory) = (self.tokenizer.clone(), self.directory.clone());
-        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: true })
+        Ok(Model { architecture, plan, weights, tokenizer, directory, pruned: true, calibration: None })
     }
 }
 
