@@ -80,9 +80,9 @@ fn batch_statistics_have_the_gradient_that_differences_have() {
                 parameters.insert_values(name, numbers, p.shape.clone());
                 value(&parameters)
             };
-            let slope = ((moved(2e-2) - moved(-2e-2)) / 4e-2) as f32;
+            let slope = ((moved(2e-3) - moved(-2e-3)) / 4e-3) as f32;
             assert!(
-                (found[place] - slope).abs() <= 0.03 * largest + 1e-3,
+                (found[place] - slope).abs() <= 0.05 * largest + 2e-3,
                 "{name} {place}: {} for {slope}",
                 found[place]
             );
@@ -119,7 +119,7 @@ fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
     let layers = teacher.architecture.layers.len() as f64;
     let place = |name: &str| Place { directory: folder.path().join(name), resume: false, overwrite: false };
     let options = TrainOptions {
-        steps: Some(40),
+        steps: Some(200),
         batch: 8,
         dropout: 0.0,
         schedule: sparing_train::Schedule {
@@ -151,7 +151,7 @@ fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
         .filter_map(|line| if let sparing_train::Line::Step { loss, .. } = line { Some(loss) } else { None })
         .collect();
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    assert!(mean(&losses[32..]) < 0.8 * mean(&losses[..8]), "{losses:?}");
+    assert!(mean(&losses[160..]) < 0.9 * mean(&losses[..40]), "{losses:?}");
     let student = Model::load(&folder.path().join("general")).unwrap();
     assert_eq!(student.plan.functions, Some(all(24, false, None)));
     let frozen = "bert.embeddings.position_embeddings.weight";
