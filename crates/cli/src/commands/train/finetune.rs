@@ -55,7 +55,7 @@ pub struct DataArgs {
 
     /// The task's folder (or the one above it), or your table (.csv, .tsv, .jsonl, .json, .parquet)
     #[arg(long, value_name = "PATH")]
-    data: PathBuf,
+    data: Option<PathBuf>,
 
     /// Another folder or table to choose the best model by [default: the task's dev part; a tenth of your table]
     #[arg(long, value_name = "PATH")]
@@ -73,13 +73,16 @@ impl DataArgs {
     /// Training and dev part.
     pub fn read(&self) -> Result<(Dataset, Dataset), Failure> {
         let select = Select { limit: self.limit, ..Select::default() };
-        let dev_path = self.dev.as_ref().unwrap_or(&self.data);
+        let Some(data) = &self.data else {
+            return Err(Failure::Usage("--data is missing: say what to learn from".to_string()));
+        };
+        let dev_path = self.dev.as_ref().unwrap_or(data);
         if let Some(task) = self.task {
-            let train = Dataset::read(task, &self.data, Split::Train, &select)?;
+            let train = Dataset::read(task, data, Split::Train, &select)?;
             return Ok((train, Dataset::read(task, dev_path, Split::Dev, &Select::default())?));
         }
         let columns = self.columns.columns();
-        let train = Dataset::table(&self.data, &columns, &select)?;
+        let train = Dataset::table(data, &columns, &select)?;
         match &self.dev {
             Some(path) => Ok((train, Dataset::table(path, &columns, &Select::default())?)),
             // Always the same tenth: seeds and runs stay comparable.

@@ -70,7 +70,7 @@ pub struct TransferArgs {
     begin_steps: usize,
 
     #[command(flatten)]
-    data: Option<DataArgs>,
+    data: DataArgs,
 
     #[command(flatten)]
     out: OutArgs,
@@ -178,18 +178,15 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     let device = device(&args.how.device)?;
     let documents = args.corpus.iter().map(|path| documents(path)).collect::<Result<Vec<_>, _>>()?.concat();
     let (read, judge);
-    let texts = match &args.data {
-        Some(data) => {
-            (read, judge) = data.read()?;
+    let texts = match documents.is_empty() {
+        true => {
+            (read, judge) = args.data.read()?;
             TransferTexts::Task { train: &read, dev: &judge }
         }
-        None if args.no_teacher => {
+        false if args.no_teacher => {
             return Err(Failure::Usage("--no-teacher needs labels: give --task and --data".to_string()));
         }
-        None if documents.is_empty() => {
-            return Err(Failure::Usage("say what to learn from: --task and --data, or --corpus".to_string()));
-        }
-        None => TransferTexts::Corpus { documents: &documents, dev: None },
+        false => TransferTexts::Corpus { documents: &documents, dev: None },
     };
     let teacher = load::open(&args.teacher, None)?;
     let student = args.student.as_ref().map(|name| load::open(name, None)).transpose()?;
