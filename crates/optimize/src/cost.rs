@@ -13,20 +13,28 @@ use sparing_report::Focus;
 const HALVINGS: usize = 7;
 
 /// Where on each axis a combination stands: number of steps taken.
-type Place = Vec<usize>;
+pub(crate) type Place = Vec<usize>;
 
 pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
-    let begin = search.precision()?;
-    let begin = search.rounded(begin)?;
-    price(search, &begin)?;
-    let mut axes = axes(search, &begin)?;
-    probe(search, &begin, &mut axes)?;
-    axes.retain(|axis| axis.steps.iter().any(|step| step.saved > 0.0 && step.change.is_finite()));
+    let (begin, axes) = survey(search)?;
     let place = match search.settings.focus {
         Focus::Accuracy => vec![0; axes.len()],
         _ => combine(search, &begin, &axes)?,
     };
     refine(search, &begin, &axes, place)
+}
+
+/// Where steps begin (with the precision and the bits that answer as well, and the economies of attention that the model came with),
+/// and what every step saves and changes.
+pub(crate) fn survey(search: &mut Search<'_>) -> Result<(Recipe, Vec<Axis>), Error> {
+    let begin = search.precision()?;
+    let begin = search.rounded(begin)?;
+    let begin = Recipe { attention: search.shop.model.plan.attention.clone(), ..begin };
+    price(search, &begin)?;
+    let mut axes = axes(search, &begin)?;
+    probe(search, &begin, &mut axes)?;
+    axes.retain(|axis| axis.steps.iter().any(|step| step.saved > 0.0 && step.change.is_finite()));
+    Ok((begin, axes))
 }
 
 /// Measures what economies that are chosen while the model runs are worth here.
@@ -91,7 +99,7 @@ fn fill(search: &Search<'_>, axis: &mut Axis, known: &[(usize, f64)]) {
 
 /// The place that saves most within a total change: always the step that saves most for what it changes. Steps may be
 /// skipped where only several together are worth it.
-fn within(axes: &[Axis], total: f64) -> Place {
+pub(crate) fn within(axes: &[Axis], total: f64) -> Place {
     let mut place = vec![0; axes.len()];
     let mut left = total;
     loop {

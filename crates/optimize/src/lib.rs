@@ -21,6 +21,7 @@ mod running;
 mod search;
 mod stopwatch;
 mod surgeon;
+mod trail;
 mod workshop;
 
 pub use anatomy::{Anatomy, Kind, Site};
@@ -33,4 +34,5 @@ pub use running::{Counted, Prices, Running};
 pub use search::{Economy, Event, Search, Settings, Strategy, Tried};
 pub use stopwatch::{Stopwatch, Timed, median};
 pub use surgeon::{Moments, Spared, Surgeon};
+pub use trail::{Milestone, Trail, further};
 pub use workshop::Workshop;

@@ -2,7 +2,7 @@
 
 use crate::search::Tried;
 use crate::{Anatomy, Kind, Left, Recipe};
-use sparing_model::{AttentionPlan, LayerKeys, Plan, Precision};
+use sparing_model::{AttentionPlan, Bits, LayerKeys, Model, Plan, Precision};
 use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
 
 /// The best of what was tried within a budget, by what matters most. `None`: nothing that was tried is within it.
@@ -11,7 +11,7 @@ pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
         t.pays
             && match focus {
                 Focus::Accuracy => t.verdict.lost <= 0.0,
-                _ => t.verdict.within(budget),
+                _ => t.within(budget),
             }
     };
     let worth = |t: &Tried| match focus {
@@ -31,6 +31,24 @@ pub fn frontier(points: &[(f64, f64, u64)]) -> Vec<bool> {
         a.0 >= b.0 && a.1 >= b.1 && a.2 <= b.2 && (a.0 > b.0 || a.1 > b.1 || a.2 < b.2)
     };
     points.iter().map(|p| !points.iter().any(|other| beats(other, p))).collect()
+}
+
+/// What a model that was made of another one has left of it, as a recipe for that other one. Which neurons are left is not
+/// known any more, only how many.
+pub fn recipe_of(model: &Model, anatomy: &Anatomy, bits: Option<Bits>) -> Recipe {
+    let mut recipe = Recipe { bits, precision: model.plan.precision, ..Recipe::default() };
+    recipe.attention = model.plan.attention.clone();
+    for (number, site) in anatomy.sites.iter().enumerate() {
+        let layer = &model.architecture.layers[site.layers[0]];
+        let units = match site.kind {
+            Kind::Attention => layer.attention.numbers(),
+            Kind::Ffn => site.units[..layer.ffns[site.block].up.outputs].to_vec(),
+        };
+        if units.len() < site.units.len() {
+            recipe.left.insert(number, Left::Only(units));
+        }
+    }
+    recipe
 }
 
 /// A recipe in words.

@@ -127,6 +127,16 @@ pub struct Tried {
     pub accepted: bool,
     /// Whether all it economises saves time, as far as the clock was asked.
     pub pays: bool,
+    /// Whether it was fine-tuned before it was judged.
+    pub trained: bool,
+}
+
+impl Tried {
+    /// Whether no more than this share of the score is lost. One that was trained need not believe what the baseline believes:
+    /// its score alone decides.
+    pub fn within(&self, budget: f64) -> bool {
+        if self.trained { self.verdict.lost <= budget + 1e-9 } else { self.verdict.within(budget) }
+    }
 }
 
 /// What a search tells while it runs.
@@ -260,6 +270,7 @@ impl Search<'_> {
             bytes,
             accepted: false,
             pays: true,
+            trained: false,
         };
         tried.foreseen = self.costs.ratio(recipe, &self.shop.anatomy, self.chosen(&tried));
         (self.tell)(Event::Trial(what, &tried));
