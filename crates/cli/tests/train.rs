@@ -9,9 +9,16 @@ fn without_the_feature_it_says_how_to_get_it() {
     assert!(message.contains("--features train"), "{message}");
 }
 
+#[cfg(not(feature = "train"))]
+#[test]
+fn nor_does_optimize_train_without_it() {
+    let message = common::sparing(&["optimize", "--recover"]).error(1);
+    assert!(message.contains("--features train"), "{message}");
+}
+
 #[cfg(feature = "train")]
 mod with_training {
-    use super::common::{command, finish, fixture, sparing};
+    use super::common::{command, finish, fixture, labelled, sparing};
     use std::process::{Command, Stdio};
 
     fn table(folder: &std::path::Path) -> String {
@@ -80,6 +87,47 @@ mod with_training {
             let read = |name: &str| std::fs::read(out(name).join(file)).unwrap();
             assert!(read("whole") == read("broken"), "{file} differs");
         }
+    }
+
+    #[test]
+    fn an_optimised_model_is_fine_tuned_in_rounds() {
+        let model = fixture("bert-classify-text");
+        let (_table, data) = labelled(&model, 120);
+        let folder = tempfile::tempdir().unwrap();
+        let out = |name: &str| folder.path().join(name).display().to_string();
+        let run = |name: &str, more: &[&str]| {
+            let name = out(name);
+            let args =
+                ["optimize", &model, "--data", &data, "--out", &name, "--max-loss", "20%", "--group", "4", "--json"];
+            let how = ["--recover", "--train", &data, "--rounds", "3", "--epochs", "1", "--update-rows", "16"];
+            sparing(&[&args[..], &how, more].concat())
+        };
+        for more in [["--economies", "heads,width"], ["--economies", "heads,width,precision"], ["--focus", "size"]] {
+            let report = run(&more.join("-"), &more).json();
+            let candidates = report["candidates"].as_array().unwrap();
+            let tuned = candidates.iter().filter(|c| c["what"].as_str().unwrap().ends_with("fine-tuned")).count();
+            assert!((1..=3).contains(&tuned), "{more:?}: {tuned} of {}", candidates.len());
+            // What was measured by a fresh process is what was saved, trained or not, and nothing lies about.
+            assert!(report["chosen"].is_u64(), "{more:?}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+            std::fs::remove_dir_all(folder.path().join(more.join("-"))).unwrap();
+        }
+        // A training that changes nothing leaves the answers of what was trained.
+        let report = run("still", &["--lr", "0", "--economies", "heads,width", "--max-loss", "0%"]).json();
+        let candidates = report["candidates"].as_array().unwrap();
+        let tuned: Vec<_> = candidates.iter().filter(|c| c["what"].as_str().unwrap().ends_with("fine-tuned")).collect();
+        assert!(tuned.iter().all(|c| c["time_ratio"].as_f64() > Some(0.0)) && !tuned.is_empty());
+    }
+
+    #[test]
+    fn fine_tuning_needs_rows_of_its_own() {
+        let model = fixture("bert-classify-text");
+        let (_table, data) = labelled(&model, 120);
+        let message = sparing(&["optimize", &model, "--data", &data, "--recover"]).error(2);
+        assert!(message.contains("--train"), "{message}");
+        let message =
+            sparing(&["optimize", &model, "--data", &data, "--train", &data, "--recover", "--lr", "7"]).error(2);
+        assert!(message.contains("--lr 7"), "{message}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What was tried already, on disk: a search that was stopped goes on where it was.
 
-use crate::{Recipe, Verdict};
+use crate::{Recipe, Tried, Verdict};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 use std::collections::HashMap;
@@ -29,9 +29,10 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A journal in memory.
-    pub fn new() -> Journal {
-        Journal::default()
+    /// A journal in memory of what was tried.
+    pub fn of<'a>(tried: impl Iterator<Item = &'a Tried>) -> Journal {
+        let known = tried.map(|tried| (tried.recipe.key(), tried.verdict)).collect();
+        Journal { known, file: None }
     }
 
     /// Opens or begins the journal of a search: `search` says in one line what it is about, and a journal about something

@@ -2,7 +2,7 @@
 
 use crate::search::Tried;
 use crate::{Anatomy, Kind, Left, Recipe};
-use sparing_model::{AttentionPlan, Bits, LayerKeys, Model, Plan, Precision};
+use sparing_model::{AttentionPlan, LayerKeys, Model, Plan, Precision};
 use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
 
 /// The best of what was tried within a budget, by what matters most. `None`: nothing that was tried is within it.
@@ -35,9 +35,12 @@ pub fn frontier(points: &[(f64, f64, u64)]) -> Vec<bool> {
 
 /// What a model that was made of another one has left of it, as a recipe for that other one. Which neurons are left is not
 /// known any more, only how many.
-pub fn recipe_of(model: &Model, anatomy: &Anatomy, bits: Option<Bits>) -> Recipe {
-    let mut recipe = Recipe { bits, precision: model.plan.precision, ..Recipe::default() };
-    recipe.attention = model.plan.attention.clone();
+pub fn recipe_of(model: &Model, anatomy: &Anatomy) -> Recipe {
+    let Plan { precision, attention, quantization, .. } = &model.plan;
+    let mut recipe = Recipe { precision: *precision, attention: attention.clone(), ..Recipe::default() };
+    if let Some(quantization) = quantization {
+        (recipe.bits, recipe.layer_bits) = (Some(quantization.bits), quantization.layers.clone());
+    }
     for (number, site) in anatomy.sites.iter().enumerate() {
         let layer = &model.architecture.layers[site.layers[0]];
         let units = match site.kind {

@@ -93,6 +93,21 @@ impl Wanted {
         }
     }
 
+    /// What a model's own head gives.
+    pub fn of(model: &Model) -> Wanted {
+        let head = &model.architecture.head;
+        let labels = || head.labels.clone();
+        match head.kind {
+            HeadKind::Classify => Wanted::Classify(labels()),
+            HeadKind::MultiLabel => Wanted::MultiLabel(labels()),
+            HeadKind::Regress => Wanted::Regress,
+            HeadKind::TokenClassify => Wanted::Token(labels()),
+            HeadKind::Answer => Wanted::Answer,
+            HeadKind::CausalLm => Wanted::CausalLm,
+            _ => Wanted::MaskedLm,
+        }
+    }
+
     fn labels(&self) -> Option<Vec<String>> {
         match self {
             Wanted::Classify(labels) | Wanted::MultiLabel(labels) | Wanted::Token(labels) => Some(labels.clone()),

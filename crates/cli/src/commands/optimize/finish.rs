@@ -3,7 +3,7 @@
 use super::data::Data;
 use super::saved::{self, Measured};
 use super::searching::{Found, Work};
-use super::{OptimizeArgs, name};
+use super::{OptimizeArgs, name, recover};
 use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
@@ -30,7 +30,10 @@ pub fn finish(
     let shown = shown(&found, work);
     let bar = progress::bar(shown.len() as u64 + 4, "measurements");
     let recipe = found.best.map_or_else(Recipe::default, |best| found.tried[best].recipe.clone());
-    let model = work.shop.make(&recipe)?;
+    let model = match found.best {
+        Some(best) => found.model(best, work)?,
+        None => work.shop.make(&recipe)?.into(),
+    };
     bar.set_message("saving");
     model.save(&args.out)?;
     bar.inc(1);
@@ -51,7 +54,7 @@ pub fn finish(
         let model = if Some(number) == found.best {
             &model
         } else {
-            other = work.shop.make(&found.tried[number].recipe)?;
+            other = found.model(number, work)?;
             &other
         };
         let engine = Engine::compile(model, &args.engine())?;
@@ -65,7 +68,10 @@ pub fn finish(
         let mut one = candidate(&format!("candidate {}", number + 1), &tried.recipe, work, tried.verdict.score);
         one.time_ratio = tried.time_ratio.unwrap_or(tried.foreseen);
         (one.bytes, one.agreement) = (tried.bytes, Some(tried.verdict.agreement));
-        one.meets_budget = tried.verdict.within(settings.budget);
+        if tried.trained {
+            one.what += ", fine-tuned";
+        }
+        one.meets_budget = tried.within(settings.budget);
         if let Some((_, after)) = scored.iter().find(|(of, _)| *of == number) {
             score(&mut one, &before, after, args)?;
         }
@@ -98,7 +104,7 @@ pub fn finish(
         focus: settings.focus,
         budget: settings.budget,
         strategy: strategy(settings),
-        analysis: "evaluate".into(),
+        analysis: if args.tutor.recover { "evaluate, then fine-tune" } else { "evaluate" }.into(),
         economies: settings.menu.iter().map(|e| e.name().to_string()).collect(),
         task: Task {
             name: data.name.clone(),
@@ -127,6 +133,7 @@ pub fn finish(
     report.save(&args.out, &BaseCard::default())?;
     // The journal has done its duty.
     let _ = std::fs::remove_file(args.journal());
+    let _ = std::fs::remove_dir_all(recover::directory(args));
     confirm(&report, &before)?;
     Ok(report)
 }

@@ -2,9 +2,11 @@
 
 mod data;
 mod finish;
+mod recover;
 mod saved;
 mod searching;
 mod show;
+mod tutor;
 
 use crate::args::{ModelArgs, PrecisionArg, positive, threads};
 use crate::failure::Failure;
@@ -18,6 +20,7 @@ use sparing_optimize::{Economy, Settings, Strategy};
 use sparing_report::Focus;
 use sparing_tasks::{Bootstrap, Options};
 use std::path::PathBuf;
+use tutor::TutorArgs;
 
 /// Makes a model faster, smaller or more accurate, within the loss of accuracy that you accept
 ///
@@ -35,6 +38,7 @@ Examples:
   sparing optimize MODEL --data mine.csv --text review --label stars --out mine
   sparing optimize MODEL --task rte --data glue --out f32 --economies blocks,heads,width,tokens   all in f32
   sparing optimize MODEL --task sst2 --data glue --out paper --strategy paper   the published method
+  sparing optimize MODEL --task mrpc --data glue --out tuned --recover --device cuda   train in between, and go further
 
 After Ctrl-C the best model so far is written; after a kill, the same command with --resume goes on.")]
 pub struct OptimizeArgs {
@@ -88,6 +92,9 @@ pub struct OptimizeArgs {
 
     #[command(flatten)]
     data: DataArgs,
+
+    #[command(flatten)]
+    tutor: TutorArgs,
 
     /// Precision of the model as it comes [default: f32, whatever its plan says]
     #[arg(long, value_enum, value_name = "PRECISION", default_value = "f32", help_heading = "Machine")]
@@ -159,20 +166,27 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let start = std::time::Instant::now();
     if !args.measure {
         free(args)?;
+        tutor::check(&args.tutor)?;
     }
     // What can be wrong with the data is told before a large model is read.
-    let data = args.data.read(args.model.name() == BUILTIN, args.seed)?;
+    let mut data = args.data.read(args.model.name() == BUILTIN, args.seed)?;
     let mut model = args.model.open()?;
     model.plan.precision = Some(args.precision.resolve());
     if args.measure {
         return saved::measure(args, &model, &data);
+    }
+    if args.tutor.recover {
+        data.train = Some(args.data.train(args.tutor.train.as_deref(), args.tutor.train_rows, args.seed)?);
     }
     for note in &data.search.notes {
         console::note(note);
     }
     let settings = args.settings(&model);
     let work = searching::Work::prepare(args, &model, &data, &settings)?;
-    let found = work.search(args, &settings)?;
+    let mut found = work.search(args, &settings)?;
+    if args.tutor.recover && found.complete {
+        found = recover::recover(args, &data, &settings, &work, found)?;
+    }
     let report = finish::finish(args, &data, &settings, &work, found, start)?;
     show::show(args, &report)
 }
@@ -220,8 +234,13 @@ impl OptimizeArgs {
 
     /// Where the search keeps what it tried.
     fn journal(&self) -> PathBuf {
+        self.hidden("search.jsonl")
+    }
+
+    /// A path beside the result that nobody sees.
+    fn hidden(&self, what: &str) -> PathBuf {
         let name = self.out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        self.out.with_file_name(format!(".{name}.search.jsonl"))
+        self.out.with_file_name(format!(".{name}.{what}"))
     }
 }
 

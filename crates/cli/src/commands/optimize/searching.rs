@@ -16,6 +16,8 @@ use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
 use sparing_report::Focus;
 use sparing_tasks::Dataset;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Texts that values are calibrated with: there is little to learn, and it is soon learnt.
 const VALUE_TEXTS: usize = 256;
@@ -40,6 +42,18 @@ pub struct Found {
     pub complete: bool,
     /// What the search has to say of it.
     pub notes: Vec<String>,
+    /// Candidates that were fine-tuned, by index.
+    pub trained: BTreeMap<usize, Arc<Model>>,
+}
+
+impl Found {
+    /// A candidate as it will be saved.
+    pub fn model(&self, number: usize, work: &Work<'_>) -> Result<Arc<Model>, Failure> {
+        match self.trained.get(&number) {
+            Some(model) => Ok(model.clone()),
+            None => Ok(Arc::new(work.shop.make(&self.tried[number].recipe)?)),
+        }
+    }
 }
 
 impl<'a> Work<'a> {
@@ -103,7 +117,7 @@ impl<'a> Work<'a> {
             console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
-        Ok(Found { tried, best, complete, notes })
+        Ok(Found { tried, best, complete, notes, trained: BTreeMap::new() })
     }
 }
 
@@ -163,22 +177,27 @@ fn stops(site: &Site, group: usize) -> Vec<usize> {
     (0..all).step_by(step).rev().collect()
 }
 
+/// Tokens that texts are cut to.
+pub fn limit(model: &Model, args: &OptimizeArgs) -> Option<usize> {
+    match (args.data.max_tokens, model.architecture.longest_input()) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 pub fn sequences(
     model: &Model,
     dataset: &Dataset,
     args: &OptimizeArgs,
 ) -> Result<Vec<sparing_model::Sequence>, Failure> {
     let tokenizer = model.tokenizer()?;
-    let limit = match (args.data.max_tokens, model.architecture.longest_input()) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
+    let limit = limit(model, args);
     let encode = |e: &sparing_tasks::Example| Ok(tokenizer.encode(&e.text, e.pair.as_deref(), limit)?.sequence);
     dataset.examples.iter().map(encode).collect()
 }
 
 /// Tells what a search does: a bar, and a line for every step that was kept.
-struct Teller<'a> {
+pub struct Teller<'a> {
     work: &'a Work<'a>,
     settings: &'a Settings,
     bar: ProgressBar,
@@ -187,11 +206,11 @@ struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    fn new(work: &'a Work<'a>, settings: &'a Settings) -> Teller<'a> {
+    pub fn new(work: &'a Work<'a>, settings: &'a Settings) -> Teller<'a> {
         Teller { work, settings, bar: progress::bar(0, "trials"), paint: Paint::stderr(), kept: 0 }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    pub fn tell(&mut self, event: Event<'_>) {
         match event {
             Event::Phase(name, trials) => {
                 self.bar.set_length(self.bar.position() + trials as u64);
@@ -202,7 +221,7 @@ impl<'a> Teller<'a> {
                     self.bar.inc_length(1);
                 }
                 self.bar.inc(1);
-                let good = tried.verdict.within(self.settings.budget);
+                let good = tried.within(self.settings.budget);
                 let line = format!(
                     "{} {what}: {}; {:.1}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}%)",
                     if good { "✓" } else { "·" },
@@ -228,7 +247,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn end(&self) {
+    pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -1,0 +1,229 @@
+//! Rounds of economising and fine-tuning: each goes further than answers would allow, and training brings them back.
+
+use super::data::Data;
+use super::searching::{Found, Teller, Work};
+use super::tutor::Tutor;
+use super::{OptimizeArgs, searching};
+use crate::failure::Failure;
+use crate::{console, interrupt};
+use sparing_model::Model;
+use sparing_optimize::{Event, Journal, Milestone, Prices, Recipe, Search, Settings, Strategy, Tried, Verdict};
+use sparing_optimize::{Trail, Workshop, further, outcome};
+use sparing_report::Focus;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How many times cheaper a round tries to make the model.
+const STRIDE: f64 = 1.3;
+/// Rounds that would gain less than this are not worth a training.
+const LEAST: f64 = 1.05;
+
+/// What rounds share.
+struct Rounds<'a> {
+    args: &'a OptimizeArgs,
+    data: &'a Data,
+    settings: &'a Settings,
+    /// Of the model as it came.
+    first: &'a Work<'a>,
+    tutor: Tutor<'a>,
+    /// Trainings that are left.
+    left: usize,
+    found: Found,
+}
+
+/// What a round came to.
+enum End {
+    /// Go on from this model, which is so many times cheaper than the first.
+    Accepted(Arc<Model>, f64),
+    /// Nothing more is to be had.
+    Enough,
+    Stopped,
+}
+
+/// Economises and trains in turns, beginning with what a search found; adds what was tried.
+pub fn recover(
+    args: &OptimizeArgs,
+    data: &Data,
+    settings: &Settings,
+    work: &Work<'_>,
+    found: Found,
+) -> Result<Found, Failure> {
+    let rows = data.train.as_ref().ok_or_else(no_rows)?;
+    let directory = directory(args);
+    if !args.resume && directory.exists() {
+        std::fs::remove_dir_all(&directory).map_err(|e| Failure::new(format!("{}: {e}", directory.display())))?;
+    }
+    std::fs::create_dir_all(&directory).map_err(|e| Failure::new(format!("{}: {e}", directory.display())))?;
+    let tutor = Tutor {
+        args: &args.tutor,
+        teacher: work.shop.model,
+        rows,
+        max_tokens: searching::limit(work.shop.model, args),
+        seed: args.seed,
+        directory: &directory,
+    };
+    let mut rounds = Rounds { args, data, settings, first: work, tutor, left: args.tutor.rounds, found };
+    let complete = match settings.strategy {
+        Strategy::Cost => rounds.all()?,
+        _ => rounds.last()?,
+    };
+    let mut found = rounds.found;
+    found.complete &= complete;
+    found.best = outcome::best(&found.tried, settings.focus, settings.budget);
+    if !complete {
+        console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
+    }
+    Ok(found)
+}
+
+/// Where trainings are kept until the result is saved.
+pub fn directory(args: &OptimizeArgs) -> PathBuf {
+    args.hidden("rounds")
+}
+
+pub fn no_rows() -> Failure {
+    Failure::Usage("--recover needs rows to train with: --data with the task's train part, or --train".into())
+}
+
+impl Rounds<'_> {
+    /// Round after round, each from what the last one left; false if it was stopped.
+    fn all(&mut self) -> Result<bool, Failure> {
+        let best = self.found.best.map(|best| &self.found.tried[best]);
+        let reached = best.map_or(1.0, |best| match self.settings.focus {
+            Focus::Size => self.first_bytes() / best.bytes.max(1) as f64,
+            _ => best.foreseen,
+        });
+        let mut end = self.round(self.first, 1.0, reached.max(1.0), self.settings)?;
+        let settings = Settings { menu: further(&self.settings.menu), ..self.settings.clone() };
+        loop {
+            match end {
+                End::Enough => return Ok(true),
+                End::Stopped => return Ok(false),
+                End::Accepted(model, gain) => {
+                    let work = Work::prepare(self.args, &model, self.data, &settings)?;
+                    end = self.round(&work, gain, gain, &settings)?;
+                }
+            }
+        }
+    }
+
+    /// Fine-tunes what a search found, as it is.
+    fn last(&mut self) -> Result<bool, Failure> {
+        let Some(best) = self.found.best.map(|best| self.found.tried[best].clone()) else { return Ok(true) };
+        let place = Milestone { recipe: best.recipe, gain: best.foreseen };
+        Ok(self.train(self.first, &place, "last")?.is_some())
+    }
+
+    /// Goes as far from a model as training can make up for. The model is `gain` times cheaper than the
+    /// first; `reached`: how many times cheaper what is known to be good enough is.
+    fn round(&mut self, work: &Work<'_>, gain: f64, reached: f64, settings: &Settings) -> Result<End, Failure> {
+        let teller = std::cell::RefCell::new(Teller::new(work, settings));
+        let mut tell = |event: Event<'_>| teller.borrow_mut().tell(event);
+        let mut stop = interrupt::asked;
+        // Of the first model much is known already.
+        let known = self.found.tried.iter().filter(|tried| gain == 1.0 && !tried.trained);
+        let mut search = Search {
+            shop: &work.shop,
+            judge: &work.judge,
+            costs: &work.costs,
+            watch: &work.watch,
+            prices: Prices::default(),
+            settings,
+            journal: Journal::of(known),
+            tried: Vec::new(),
+            notes: Vec::new(),
+            tell: &mut tell,
+            stop: &mut stop,
+        };
+        let trail = Trail::of(&mut search);
+        teller.borrow_mut().end();
+        if interrupt::asked() {
+            return Ok(End::Stopped);
+        }
+        let trail = trail?;
+        let mut too_far: Option<f64> = None;
+        while self.left > 0 {
+            let goal = too_far.map_or(reached * STRIDE, |too_far| (reached * too_far).sqrt());
+            if goal < reached * LEAST {
+                break;
+            }
+            let Some(mut place) = trail.reaching(goal / gain, &search) else {
+                too_far = Some(goal);
+                continue;
+            };
+            place.gain *= gain;
+            let number = 1 + self.args.tutor.rounds - self.left;
+            let Some((model, within)) = self.train(work, &place, &format!("round-{number}"))? else {
+                return Ok(End::Stopped);
+            };
+            self.left -= 1;
+            if within {
+                return Ok(End::Accepted(model, place.gain));
+            }
+            too_far = Some(goal);
+        }
+        Ok(End::Enough)
+    }
+
+    /// Makes, trains, judges and notes a candidate; `None` if it was stopped. Also whether it is good enough.
+    fn train(&mut self, work: &Work<'_>, place: &Milestone, name: &str) -> Result<Option<(Arc<Model>, bool)>, Failure> {
+        let shape = work.shop.shape(&place.recipe)?;
+        let Some(trained) = self.tutor.teach(&shape, name)? else { return Ok(None) };
+        let model = Arc::new(self.stored(&trained, work, &place.recipe)?);
+        let verdict = match self.first.judge.verdict(&model, &mut interrupt::asked) {
+            Err(_) if interrupt::asked() => return Ok(None),
+            verdict => verdict?,
+        };
+        let tried = Tried {
+            recipe: outcome::recipe_of(&model, &self.first.shop.anatomy),
+            verdict,
+            foreseen: place.gain,
+            time_ratio: None,
+            bytes: model.weights.size_in_bytes() as u64,
+            accepted: false,
+            pays: true,
+            trained: true,
+        };
+        let within = match self.settings.focus {
+            Focus::Accuracy => verdict.lost <= 0.0,
+            _ => tried.within(self.settings.budget),
+        };
+        self.say(name, &tried, within, &verdict);
+        self.found.trained.insert(self.found.tried.len(), model.clone());
+        self.found.tried.push(Tried { accepted: within, ..tried });
+        Ok(Some((model, within)))
+    }
+
+    /// A trained model with its weights stored as its recipe says, else as those of the model that it was made of.
+    fn stored(&self, trained: &Model, of: &Work<'_>, recipe: &Recipe) -> Result<Model, Failure> {
+        let bits = match (recipe.bits, &of.shop.model.plan.quantization) {
+            (Some(bits), _) => Recipe { bits: Some(bits), layer_bits: recipe.layer_bits.clone(), ..Recipe::default() },
+            (None, Some(was)) => Recipe { bits: Some(was.bits), layer_bits: was.layers.clone(), ..Recipe::default() },
+            (None, None) => Recipe::default(),
+        };
+        if self.settings.focus != Focus::Size {
+            return Ok(Workshop::new(trained)?.make(&bits)?);
+        }
+        // Few bits need to know what maps read.
+        let settings = Settings { menu: further(&self.settings.menu), ..self.settings.clone() };
+        Ok(Work::prepare(self.args, trained, self.data, &settings)?.shop.make(&bits)?)
+    }
+
+    fn say(&self, name: &str, tried: &Tried, within: bool, verdict: &Verdict) {
+        let line = format!(
+            "{} {name}: {}; {:.2}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}%) after training",
+            if within { "✓" } else { "·" },
+            outcome::words(&tried.recipe, &self.first.shop.anatomy),
+            self.first_bytes() / tried.bytes.max(1) as f64,
+            tried.foreseen,
+            verdict.score,
+            -100.0 * verdict.lost,
+        );
+        let paint = console::Paint::stderr();
+        eprintln!("{}", if within { paint.good(&line) } else { paint.faint(&line) });
+    }
+
+    fn first_bytes(&self) -> f64 {
+        self.first.shop.model.weights.size_in_bytes() as f64
+    }
+}

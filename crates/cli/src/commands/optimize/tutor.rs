@@ -1,0 +1,157 @@
+//! Fine-tuning of candidates, with the model as it came as teacher.
+
+use crate::args::positive;
+use crate::failure::Failure;
+use clap::Args;
+use sparing_model::Model;
+use sparing_tasks::Dataset;
+use std::path::{Path, PathBuf};
+
+/// Whether and how to fine-tune.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Fine-tuning")]
+pub struct TutorArgs {
+    /// Fine-tune what is left, with the model as it came as teacher, and economise further than evaluation alone could: in
+    /// rounds, as long as the score stays within the accepted loss. Needs rows to train with, and is best done on a GPU
+    #[arg(long)]
+    pub recover: bool,
+
+    /// Rows to train with [default: the task's train part]
+    #[arg(long, value_name = "PATH", requires = "recover")]
+    pub train: Option<PathBuf>,
+
+    /// Train with at most this many of them, drawn at random
+    #[arg(long, value_name = "N", value_parser = positive, requires = "recover")]
+    pub train_rows: Option<usize>,
+
+    /// Trainings at most
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = positive, requires = "recover")]
+    pub rounds: usize,
+
+    /// Times every row is seen in a training
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive, requires = "recover")]
+    pub epochs: usize,
+
+    /// Rows per update
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = positive, requires = "recover")]
+    pub update_rows: usize,
+
+    /// Highest learning rate
+    #[arg(long, value_name = "RATE", default_value_t = 1e-4, requires = "recover")]
+    pub lr: f64,
+
+    /// Weight of the labels; the teacher's answers have the rest to one
+    #[arg(long, value_name = "X", default_value_t = 0.5, requires = "recover")]
+    pub hard: f64,
+
+    /// Weight of the teacher's hidden states
+    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "recover")]
+    pub hidden: f64,
+
+    /// Where to train: cpu, cuda or wgpu
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", requires = "recover")]
+    pub device: String,
+}
+
+/// Fine-tunes candidates.
+pub struct Tutor<'a> {
+    pub args: &'a TutorArgs,
+    /// The model as it came.
+    pub teacher: &'a Model,
+    pub rows: &'a Dataset,
+    /// Texts are cut to this many tokens.
+    pub max_tokens: Option<usize>,
+    pub seed: u64,
+    /// Where trainings are kept until the result is saved.
+    pub directory: &'a Path,
+}
+
+#[cfg(feature = "train")]
+impl Tutor<'_> {
+    /// Trains a candidate, rounding as int8 will where it is to run so; `None` if it was asked to stop. A training of this name that was finished before is taken as it is.
+    pub fn teach(&self, student: &Model, name: &str) -> Result<Option<Model>, Failure> {
+        use crate::commands::train::watch::watched_as;
+        use sparing_model::{Bits, HeadKind, Precision};
+        use sparing_train::{
+            Distill, Mapping, Place, Prepared, Rounding, Schedule, Teaching, TrainOptions, Wanted, device,
+        };
+
+        let shape = self.directory.join(format!("{name}-before"));
+        student.save(&shape)?;
+        let student = Model::load(&shape)?;
+        let regresses = student.architecture.head.kind == HeadKind::Regress;
+        let soft = 1.0 - self.args.hard;
+        let teaching = Teaching {
+            hard: self.args.hard,
+            soft: 0.0,
+            divergence: if regresses { 0.0 } else { soft },
+            temperature: 2.0,
+            logits: if regresses { soft } else { 0.0 },
+            hidden: self.args.hidden,
+            attention: 0.0,
+            attention_divergence: 0.0,
+            mapping: Mapping::Uniform,
+        };
+        let int8 = student.plan.precision == Some(Precision::Int8);
+        let defaults = TrainOptions::default();
+        let out = self.directory.join(name);
+        let job = Distill {
+            teacher: self.teacher,
+            student: Prepared::new(&student, &Wanted::of(&student))?,
+            origin: &student,
+            train: self.rows,
+            dev: None,
+            teaching,
+            options: TrainOptions {
+                epochs: self.args.epochs as u64,
+                batch: self.args.update_rows,
+                schedule: Schedule { rate: self.args.lr, ..defaults.schedule },
+                seed: self.seed,
+                log_every: if self.args.device == "cpu" { 1 } else { 20 },
+                ..defaults
+            },
+            seeds: vec![self.seed],
+            max_tokens: self.max_tokens,
+            attention: None,
+            quantization: int8.then(|| Rounding { bits: Bits::all(8), activation_bits: 8, decay: None }),
+            device: device(&self.args.device)?,
+            place: Place { directory: out.clone(), resume: true, overwrite: false },
+        };
+        let summary = watched_as(vec![name.to_string()], |watch| job.run(watch))?;
+        if !summary.complete {
+            return Ok(None);
+        }
+        let mut trained = Model::load(&out)?;
+        trained.plan.precision = student.plan.precision;
+        Ok(Some(trained))
+    }
+}
+
+#[cfg(not(feature = "train"))]
+impl Tutor<'_> {
+    /// Says that this cannot be done.
+    pub fn teach(&self, _: &Model, _: &str) -> Result<Option<Model>, Failure> {
+        Err(without())
+    }
+}
+
+/// Refuses what this program cannot do, before any work is done.
+pub fn check(args: &TutorArgs) -> Result<(), Failure> {
+    if !args.recover {
+        return Ok(());
+    }
+    for (name, value, high) in [("lr", args.lr, 1.0), ("hard", args.hard, 1.0), ("hidden", args.hidden, 1e6)] {
+        if !(0.0..=high).contains(&value) {
+            return Err(Failure::Usage(format!("--{name} {value}: a number from 0 to {high} is expected")));
+        }
+    }
+    #[cfg(not(feature = "train"))]
+    return Err(without());
+    #[cfg(feature = "train")]
+    return sparing_train::device(&args.device).map(drop).map_err(Failure::from);
+}
+
+#[cfg(not(feature = "train"))]
+fn without() -> Failure {
+    Failure::new("--recover: this program was built without training; build it with --features train (or cuda)")
+}
