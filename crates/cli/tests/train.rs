@@ -97,13 +97,12 @@ mod with_training {
         let out = |name: &str| folder.path().join(name).display().to_string();
         let run = |name: &str, more: &[&str]| {
             let name = out(name);
-            let args =
-                ["optimize", &model, "--data", &data, "--out", &name, "--max-loss", "20%", "--group", "4", "--json"];
+            let args = ["optimize", &model, "--data", &data, "--out", &name, "--group", "4", "--json"];
             let how = ["--recover", "--train", &data, "--rounds", "3", "--epochs", "1", "--update-rows", "16"];
             sparing(&[&args[..], &how, more].concat())
         };
         for more in [["--economies", "heads,width"], ["--economies", "heads,width,precision"], ["--focus", "size"]] {
-            let report = run(&more.join("-"), &more).json();
+            let report = run(&more.join("-"), &[&more[..], &["--max-loss", "20%"]].concat()).json();
             let candidates = report["candidates"].as_array().unwrap();
             let tuned = candidates.iter().filter(|c| c["what"].as_str().unwrap().ends_with("fine-tuned")).count();
             assert!((1..=3).contains(&tuned), "{more:?}: {tuned} of {}", candidates.len());
