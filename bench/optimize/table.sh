@@ -12,10 +12,11 @@ shift 2
 sparing=${SPARING:-sparing} out=${OUT:-results}/$task-$seed
 mkdir -p "$out"
 case $task in
-rte | mrpc | stsb) epochs=5 recover=(--epochs 4) ;;
-cola) epochs=4 recover=(--epochs 4) ;;
-sst2 | qqp) epochs=2 recover=(--epochs 2 --train-rows 20000) ;;
-imdb) epochs=2 recover=(--epochs 2) ;;
+rte | mrpc | stsb) epochs=5 recover=(--epochs 4 --lr 2e-4) ;;
+cola) epochs=4 recover=(--epochs 4 --lr 2e-4) ;;
+qqp) epochs=2 recover=(--epochs 2 --lr 2e-4) ;;
+sst2) epochs=2 recover=(--epochs 1 --lr 1e-4) ;;
+imdb) epochs=2 recover=(--epochs 2 --lr 1e-4 --search-rows 500) ;;
 *) echo "$task: cola, mrpc, rte, sst2, stsb, qqp and imdb are known" && exit 2 ;;
 esac
 if [ "$task" = imdb ]; then
@@ -30,5 +31,5 @@ if [ ! -d "$out/model" ]; then
         --out "$out/model" --json > "$out/model.json"
 fi
 name=$(echo "$*" | tr -cs 'a-z0-9' '-')
-"$sparing" optimize "$out/model" "${search[@]}" --recover --update-rows 64 --lr 2e-4 --device "${DEVICE:-cpu}" --seed "$seed" "${recover[@]}" "$@" \
+"$sparing" optimize "$out/model" "${search[@]}" --recover --update-rows 64 --device "${DEVICE:-cpu}" --seed "$seed" "${recover[@]}" "$@" \
     --out "$out/optimized$name" --json > "$out/report$name.json"

@@ -65,6 +65,11 @@ impl Economy {
         Economy::Bits,
     ];
 
+    /// Whether it is chosen text by text while the model runs.
+    pub fn is_running(self) -> bool {
+        matches!(self, Economy::Tokens | Economy::Keys | Economy::Values)
+    }
+
     /// The name in flags and reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -93,7 +93,11 @@ impl Rounds<'_> {
             Focus::Size => self.first_bytes() / best.bytes.max(1) as f64,
             _ => best.foreseen,
         });
-        let mut end = self.round(self.first, 1.0, reached.max(1.0), self.settings)?;
+        // What the clock gave up is not tried again.
+        let pays = best.is_some_and(|best| best.recipe.attention.is_some());
+        let menu = self.settings.menu.iter().copied().filter(|economy| pays || !economy.is_running()).collect();
+        let settings = Settings { menu, ..self.settings.clone() };
+        let mut end = self.round(self.first, 1.0, reached.max(1.0), &settings)?;
         let settings = Settings { menu: further(&self.settings.menu), ..self.settings.clone() };
         loop {
             match end {
