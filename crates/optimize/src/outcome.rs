@@ -254,6 +254,7 @@ mod tests {
         let verdict = serde_json::json!({"score": 0.9, "lost": 0.0, "doubt": 0.0, "luck": 0.0, "loss": 0.1,
             "divergence": 0.0, "agreement": 1.0, "not_worse": 1.0});
         let tried = |foreseen: f64, pays: bool| Tried {
+            trained: false,
             recipe: Recipe { precision: Some(Precision::Int8), ..Recipe::default() },
             verdict: serde_json::from_value(verdict.clone()).unwrap(),
             foreseen,

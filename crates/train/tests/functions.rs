@@ -165,7 +165,7 @@ fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
     };
     job(&student).unwrap();
     assert!(Model::load(&folder.path().join("again")).is_ok());
-    let message = job(&other).err().expect("refused").to_string();
+    let message = job(&other).expect_err("refused").to_string();
     assert!(!message.contains('\n') && (message.contains("the student has")), "{message}");
     drop(data);
 }

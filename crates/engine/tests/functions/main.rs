@@ -185,7 +185,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     let model = replaced("bert-classify", &softmax(8, None), 1);
     let engine = engine(&model, Precision::F32, Economies::default());
     let batch = Batch { sequences: texts("bert-classify", 9), wanted: Wanted::Head };
-    let message = engine.run(&batch).err().expect("refused").to_string();
+    let message = engine.run(&batch).expect_err("refused").to_string();
     assert!(message.contains('8') && !message.contains('\n'), "{message}");
     let options = Options { attention: Some("mca:0.4".parse().unwrap()), ..Options::default() };
     let message = Engine::compile(&model, &options).err().expect("refused").to_string();

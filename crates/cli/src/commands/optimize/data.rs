@@ -45,8 +45,6 @@ pub struct Data {
     pub calibration: Dataset,
     pub search: Dataset,
     pub unseen: Dataset,
-    /// Rows to fine-tune with, if that is wanted.
-    pub train: Option<Dataset>,
     /// What to call it in the report.
     pub name: String,
 }
@@ -86,16 +84,20 @@ impl DataArgs {
         }
         let calibration = self.calibration(task, &search, seed);
         search.thin(self.search_rows, seed);
-        Ok(Data { calibration, search, unseen, train: None, name })
+        Ok(Data { calibration, search, unseen, name })
     }
 
     /// Rows to fine-tune with: a table of their own, else the task's train part.
-    pub fn train(&self, path: Option<&Path>, rows: Option<usize>, seed: u64) -> Result<Dataset, Failure> {
-        let all = Select { sample: rows, seed, ..Select::default() };
-        match (self.task, path.or(self.data.as_deref().filter(|path| path.is_dir()))) {
+    #[cfg(feature = "train")]
+    pub fn train(&self, tutor: &super::TutorArgs, seed: u64) -> Result<Dataset, Failure> {
+        let all = Select { sample: tutor.train_rows, seed, ..Select::default() };
+        match (self.task, tutor.train.as_deref().or(self.data.as_deref().filter(|path| path.is_dir()))) {
             (Some(task), Some(path)) => Ok(Dataset::read(task, path, Split::Train, &all)?),
             (None, Some(path)) => Ok(Dataset::table(path, &self.columns.columns(), &all)?),
-            (_, None) => Err(super::recover::no_rows()),
+            (_, None) => {
+                let needs = "--recover needs rows to train with: --data with the task's train part, or --train";
+                Err(Failure::Usage(needs.into()))
+            }
         }
     }
 

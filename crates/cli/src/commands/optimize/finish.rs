@@ -3,7 +3,7 @@
 use super::data::Data;
 use super::saved::{self, Measured};
 use super::searching::{Found, Work};
-use super::{OptimizeArgs, name, recover};
+use super::{OptimizeArgs, name};
 use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
@@ -133,7 +133,7 @@ pub fn finish(
     report.save(&args.out, &BaseCard::default())?;
     // The journal has done its duty.
     let _ = std::fs::remove_file(args.journal());
-    let _ = std::fs::remove_dir_all(recover::directory(args));
+    let _ = std::fs::remove_dir_all(args.rounds());
     confirm(&report, &before)?;
     Ok(report)
 }

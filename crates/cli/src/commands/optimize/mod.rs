@@ -2,6 +2,7 @@
 
 mod data;
 mod finish;
+#[cfg(feature = "train")]
 mod recover;
 mod saved;
 mod searching;
@@ -169,24 +170,25 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
         tutor::check(&args.tutor)?;
     }
     // What can be wrong with the data is told before a large model is read.
-    let mut data = args.data.read(args.model.name() == BUILTIN, args.seed)?;
+    let data = args.data.read(args.model.name() == BUILTIN, args.seed)?;
     let mut model = args.model.open()?;
     model.plan.precision = Some(args.precision.resolve());
     if args.measure {
         return saved::measure(args, &model, &data);
     }
-    if args.tutor.recover {
-        data.train = Some(args.data.train(args.tutor.train.as_deref(), args.tutor.train_rows, args.seed)?);
-    }
+    #[cfg(feature = "train")]
+    let rows = args.tutor.recover.then(|| args.data.train(&args.tutor, args.seed)).transpose()?;
     for note in &data.search.notes {
         console::note(note);
     }
     let settings = args.settings(&model);
     let work = searching::Work::prepare(args, &model, &data, &settings)?;
-    let mut found = work.search(args, &settings)?;
-    if args.tutor.recover && found.complete {
-        found = recover::recover(args, &data, &settings, &work, found)?;
-    }
+    let found = work.search(args, &settings)?;
+    #[cfg(feature = "train")]
+    let found = match &rows {
+        Some(rows) if found.complete => recover::recover(args, &data, rows, &settings, &work, found)?,
+        _ => found,
+    };
     let report = finish::finish(args, &data, &settings, &work, found, start)?;
     show::show(args, &report)
 }
@@ -235,6 +237,11 @@ impl OptimizeArgs {
     /// Where the search keeps what it tried.
     fn journal(&self) -> PathBuf {
         self.hidden("search.jsonl")
+    }
+
+    /// Where trainings are kept until the result is saved.
+    fn rounds(&self) -> PathBuf {
+        self.hidden("rounds")
     }
 
     /// A path beside the result that nobody sees.

@@ -10,7 +10,7 @@ use sparing_model::Model;
 use sparing_optimize::{Event, Journal, Milestone, Prices, Recipe, Search, Settings, Strategy, Tried, Verdict};
 use sparing_optimize::{Trail, Workshop, further, outcome};
 use sparing_report::Focus;
-use std::path::PathBuf;
+use sparing_tasks::Dataset;
 use std::sync::Arc;
 
 /// How many times cheaper a round tries to make the model.
@@ -40,16 +40,16 @@ enum End {
     Stopped,
 }
 
-/// Economises and trains in turns, beginning with what a search found; adds what was tried.
+/// Economises and trains with these rows in turns, beginning with what a search found; adds what was tried.
 pub fn recover(
     args: &OptimizeArgs,
     data: &Data,
+    rows: &Dataset,
     settings: &Settings,
     work: &Work<'_>,
     found: Found,
 ) -> Result<Found, Failure> {
-    let rows = data.train.as_ref().ok_or_else(no_rows)?;
-    let directory = directory(args);
+    let directory = args.rounds();
     if !args.resume && directory.exists() {
         std::fs::remove_dir_all(&directory).map_err(|e| Failure::new(format!("{}: {e}", directory.display())))?;
     }
@@ -74,15 +74,6 @@ pub fn recover(
         console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
     }
     Ok(found)
-}
-
-/// Where trainings are kept until the result is saved.
-pub fn directory(args: &OptimizeArgs) -> PathBuf {
-    args.hidden("rounds")
-}
-
-pub fn no_rows() -> Failure {
-    Failure::Usage("--recover needs rows to train with: --data with the task's train part, or --train".into())
 }
 
 impl Rounds<'_> {

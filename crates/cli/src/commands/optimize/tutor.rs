@@ -3,11 +3,13 @@
 use crate::args::positive;
 use crate::failure::Failure;
 use clap::Args;
-use sparing_model::Model;
-use sparing_tasks::Dataset;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+#[cfg(feature = "train")]
+use {sparing_model::Model, sparing_tasks::Dataset, std::path::Path};
 
 /// Whether and how to fine-tune.
+// What cannot train still says what it would need to.
+#[cfg_attr(not(feature = "train"), allow(dead_code))]
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Fine-tuning")]
 pub struct TutorArgs {
@@ -54,6 +56,7 @@ pub struct TutorArgs {
 }
 
 /// Fine-tunes candidates.
+#[cfg(feature = "train")]
 pub struct Tutor<'a> {
     pub args: &'a TutorArgs,
     /// The model as it came.
@@ -127,14 +130,6 @@ impl Tutor<'_> {
     }
 }
 
-#[cfg(not(feature = "train"))]
-impl Tutor<'_> {
-    /// Says that this cannot be done.
-    pub fn teach(&self, _: &Model, _: &str) -> Result<Option<Model>, Failure> {
-        Err(without())
-    }
-}
-
 /// Refuses what this program cannot do, before any work is done.
 pub fn check(args: &TutorArgs) -> Result<(), Failure> {
     if !args.recover {
@@ -146,12 +141,9 @@ pub fn check(args: &TutorArgs) -> Result<(), Failure> {
         }
     }
     #[cfg(not(feature = "train"))]
-    return Err(without());
+    return Err(Failure::new(
+        "--recover: this program was built without training; build it with --features train (or cuda)",
+    ));
     #[cfg(feature = "train")]
     return sparing_train::device(&args.device).map(drop).map_err(Failure::from);
-}
-
-#[cfg(not(feature = "train"))]
-fn without() -> Failure {
-    Failure::new("--recover: this program was built without training; build it with --features train (or cuda)")
 }

@@ -128,8 +128,7 @@ impl LossArgs {
     fn teaching(&self, layers: usize, teacher: bool) -> Result<Teaching, Failure> {
         let LossArgs { alpha, beta, gamma, temperature } = *self;
         let sound = |x: f64| x.is_finite() && x >= 0.0;
-        if !(0.0..=1.0).contains(&alpha) || !sound(beta) || !sound(gamma) || !(sound(temperature) && temperature > 0.0)
-        {
+        if !((0.0..=1.0).contains(&alpha) && sound(beta) && sound(gamma) && sound(temperature) && temperature > 0.0) {
             let what = "--alpha from 0 to 1, --beta and --gamma from 0 on and --temperature above 0 are expected";
             return Err(Failure::Usage(what.to_string()));
         }
@@ -194,7 +193,7 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     // Positions and token types stay the teacher's, as in the paper.
     let e = &teacher.architecture.embeddings;
     let tables = e.positions.iter().map(|p| &p.name).chain(e.token_types.iter().map(|t| &t.name));
-    options.freeze.extend(tables.map(|name| name.rsplitn(3, '.').nth(1).unwrap_or(name).to_string()));
+    options.freeze.extend(tables.map(|name| name.rsplit('.').nth(1).unwrap_or(name).to_string()));
     if !(0.0..=1e9).contains(&args.norm_warmup) {
         return Err(Failure::Usage("--norm-warmup: a number from 0 on is expected".to_string()));
     }
