@@ -31,7 +31,7 @@ pub use journal::Journal;
 pub use judge::{Judge, Verdict, answers, without_intervals};
 pub use recipe::{Left, Recipe};
 pub use running::{Counted, Prices, Running};
-pub use search::{Economy, Event, Search, Settings, Strategy, Tried};
+pub use search::{Economy, Event, Search, Settings, Strategy, Tried, Tune};
 pub use stopwatch::{Stopwatch, Timed, median};
 pub use surgeon::{Moments, Spared, Surgeon};
 pub use trail::{Milestone, Trail, further};

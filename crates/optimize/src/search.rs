@@ -177,7 +177,12 @@ pub struct Search<'a> {
     pub tell: &'a mut dyn FnMut(Event<'_>),
     /// Asked often.
     pub stop: &'a mut dyn FnMut() -> bool,
+    /// Trains a candidate for a while before it is judged, where significance is to be found so.
+    pub tune: Option<&'a mut Tune<'a>>,
 }
+
+/// Trains a model that was made for a trial.
+pub type Tune<'a> = dyn FnMut(&Model) -> Result<Model, Error> + 'a;
 
 impl Search<'_> {
     /// Searches. If it is stopped, what was tried so far stays in [`Search::tried`], and the result is false.
@@ -261,7 +266,8 @@ impl Search<'_> {
         let verdict = match self.journal.find(recipe) {
             Some(verdict) => verdict,
             None => {
-                let verdict = self.judge.verdict(&model, self.stop)?;
+                let tuned = self.tune.as_mut().map(|tune| tune(&model)).transpose()?;
+                let verdict = self.judge.verdict(tuned.as_ref().unwrap_or(&model), self.stop)?;
                 self.journal.note(recipe, verdict)?;
                 verdict
             }
@@ -275,7 +281,7 @@ impl Search<'_> {
             bytes,
             accepted: false,
             pays: true,
-            trained: false,
+            trained: self.tune.is_some(),
         };
         tried.foreseen = self.costs.ratio(recipe, &self.shop.anatomy, self.chosen(&tried));
         (self.tell)(Event::Trial(what, &tried));

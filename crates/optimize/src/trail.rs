@@ -4,7 +4,8 @@ use crate::Recipe;
 use crate::axes::{Axis, What, recipe};
 use crate::cost::{Place, survey, within};
 use crate::search::{Economy, Search};
-use sparing_model::Error;
+use sparing_model::{Error, Model};
+use sparing_report::Focus;
 
 /// How often the total change is halved.
 const HALVINGS: usize = 40;
@@ -12,6 +13,8 @@ const HALVINGS: usize = 40;
 /// What every step of every economy saves and changes: the way from a model to ever cheaper ones.
 pub struct Trail {
     begin: Recipe,
+    /// How many times cheaper its beginning is than the model as it came.
+    begin_gain: f64,
     axes: Vec<Axis>,
 }
 
@@ -29,14 +32,19 @@ impl Trail {
     /// Tries parts one by one, without combining them.
     pub fn of(search: &mut Search<'_>) -> Result<Trail, Error> {
         let (begin, axes) = survey(search)?;
-        Ok(Trail { begin, axes })
+        let bytes = |model: &Model| model.weights.size_in_bytes() as f64;
+        let begin_gain = match search.settings.focus {
+            Focus::Size => bytes(search.shop.model) / bytes(&search.shop.make(&begin)?).max(1.0),
+            _ => begin.precision.map_or(1.0, |precision| search.costs.precision(precision)),
+        };
+        Ok(Trail { begin, begin_gain, axes })
     }
 
     /// The place of the least change that gains as much; `None` if no place does.
     pub fn reaching(&self, gain: f64, search: &Search<'_>) -> Option<Milestone> {
         let at = |change: f64| {
             let place = within(&self.axes, change);
-            (self.gain(&place, search), place)
+            (self.gain(&place), place)
         };
         let harshest = |axis: &Axis| axis.steps.iter().map(|step| step.change).fold(0.0, f64::max);
         let (mut low, mut high) = (1e-7f64.ln(), self.axes.iter().map(harshest).sum::<f64>().max(1e-6).ln() + 0.1);
@@ -55,7 +63,7 @@ impl Trail {
 
     /// What is removed for good and what is left out while the model runs (or stored in fewer bits) save shares of each
     /// other's rest.
-    fn gain(&self, place: &Place, search: &Search<'_>) -> f64 {
+    fn gain(&self, place: &Place) -> f64 {
         let (mut removed, mut left_out) = (0.0, 0.0);
         for (axis, taken) in self.axes.iter().zip(place) {
             let saved = taken.checked_sub(1).map_or(0.0, |step| axis.steps[step].saved);
@@ -64,8 +72,7 @@ impl Trail {
                 _ => left_out += saved,
             }
         }
-        let faster = self.begin.precision.map_or(1.0, |precision| search.costs.precision(precision));
-        faster / ((1.0 - removed) * (1.0 - left_out)).max(0.01)
+        self.begin_gain / ((1.0 - removed) * (1.0 - left_out)).max(0.01)
     }
 }
 

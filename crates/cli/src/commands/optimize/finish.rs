@@ -104,7 +104,7 @@ pub fn finish(
         focus: settings.focus,
         budget: settings.budget,
         strategy: strategy(settings),
-        analysis: if args.tutor.recover { "evaluate, then fine-tune" } else { "evaluate" }.into(),
+        analysis: args.tutor.name().into(),
         economies: settings.menu.iter().map(|e| e.name().to_string()).collect(),
         task: Task {
             name: data.name.clone(),
@@ -156,8 +156,9 @@ fn shown(found: &Found, work: &Work<'_>) -> Vec<usize> {
     let sign = if work.judge.metric().higher_is_better() { 1.0 } else { -1.0 };
     let points: Vec<_> = found.tried.iter().map(|t| (sign * t.verdict.score, t.foreseen, t.bytes)).collect();
     let on = outcome::frontier(&points);
-    let mut shown: Vec<usize> =
-        (0..points.len()).filter(|i| on[*i] && found.tried[*i].recipe != Recipe::default()).collect();
+    let mut shown: Vec<usize> = (0..points.len())
+        .filter(|i| on[*i] && found.is_kept(*i) && found.tried[*i].recipe != Recipe::default())
+        .collect();
     // Those near the chosen one say most: spread the rest over the speeds there are.
     shown.sort_by(|a, b| found.tried[*a].foreseen.total_cmp(&found.tried[*b].foreseen));
     let step = shown.len().div_ceil(SHOWN).max(1);

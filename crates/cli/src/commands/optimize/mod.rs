@@ -183,12 +183,13 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     }
     let settings = args.settings(&model);
     let work = searching::Work::prepare(args, &model, &data, &settings)?;
-    let found = work.search(args, &settings)?;
     #[cfg(feature = "train")]
     let found = match &rows {
-        Some(rows) if found.complete => recover::recover(args, &data, rows, &settings, &work, found)?,
-        _ => found,
+        Some(rows) => recover::search(args, &data, rows, &settings, &work)?,
+        None => work.search(args, &settings, None)?,
     };
+    #[cfg(not(feature = "train"))]
+    let found = work.search(args, &settings, None)?;
     let report = finish::finish(args, &data, &settings, &work, found, start)?;
     show::show(args, &report)
 }

@@ -2,7 +2,7 @@
 
 use super::data::Data;
 use super::searching::{Found, Teller, Work};
-use super::tutor::Tutor;
+use super::tutor::{AnalysisArg, Tutor};
 use super::{OptimizeArgs, searching};
 use crate::failure::Failure;
 use crate::{console, interrupt};
@@ -40,28 +40,59 @@ enum End {
     Stopped,
 }
 
-/// Economises and trains with these rows in turns, beginning with what a search found; adds what was tried.
-pub fn recover(
+/// Searches, then economises and trains in turns as long as that is good enough.
+pub fn search(
     args: &OptimizeArgs,
     data: &Data,
     rows: &Dataset,
     settings: &Settings,
     work: &Work<'_>,
-    found: Found,
 ) -> Result<Found, Failure> {
     let directory = args.rounds();
+    let failed = |e: std::io::Error| Failure::new(format!("{}: {e}", directory.display()));
     if !args.resume && directory.exists() {
-        std::fs::remove_dir_all(&directory).map_err(|e| Failure::new(format!("{}: {e}", directory.display())))?;
+        std::fs::remove_dir_all(&directory).map_err(failed)?;
     }
-    std::fs::create_dir_all(&directory).map_err(|e| Failure::new(format!("{}: {e}", directory.display())))?;
-    let tutor = Tutor {
+    std::fs::create_dir_all(&directory).map_err(failed)?;
+    let tutor = |rows, epochs| Tutor {
         args: &args.tutor,
         teacher: work.shop.model,
         rows,
+        epochs,
         max_tokens: searching::limit(work.shop.model, args),
         seed: args.seed,
         directory: &directory,
     };
+    let mut few = rows.clone();
+    few.thin(args.tutor.analysis_rows, args.seed);
+    let brief = tutor(&few, 1);
+    let mut tune = |model: &Model| brief.try_out(model);
+    let found = match args.tutor.analysis {
+        AnalysisArg::Evaluate => work.search(args, settings, None)?,
+        AnalysisArg::Finetune => work.search(args, settings, Some(&mut tune))?,
+    };
+    let tutor = tutor(rows, args.tutor.epochs);
+    let mut found = if found.complete { recover(args, data, settings, work, tutor, found)? } else { found };
+    found.best = best(&found, settings);
+    Ok(found)
+}
+
+/// The best of what can be saved: a trial that was trained and judged, but not kept, cannot.
+fn best(found: &Found, settings: &Settings) -> Option<usize> {
+    let kept: Vec<usize> = (0..found.tried.len()).filter(|number| found.is_kept(*number)).collect();
+    let candidates: Vec<Tried> = kept.iter().map(|number| found.tried[*number].clone()).collect();
+    outcome::best(&candidates, settings.focus, settings.budget).map(|best| kept[best])
+}
+
+/// Economises and trains in turns, beginning with what a search found; adds what was tried.
+fn recover(
+    args: &OptimizeArgs,
+    data: &Data,
+    settings: &Settings,
+    work: &Work<'_>,
+    tutor: Tutor<'_>,
+    found: Found,
+) -> Result<Found, Failure> {
     let mut rounds = Rounds { args, data, settings, first: work, tutor, left: args.tutor.rounds, found };
     let complete = match settings.strategy {
         Strategy::Cost => rounds.all()?,
@@ -69,7 +100,6 @@ pub fn recover(
     };
     let mut found = rounds.found;
     found.complete &= complete;
-    found.best = outcome::best(&found.tried, settings.focus, settings.budget);
     if !complete {
         console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
     }
@@ -129,6 +159,7 @@ impl Rounds<'_> {
             notes: Vec::new(),
             tell: &mut tell,
             stop: &mut stop,
+            tune: None,
         };
         let trail = Trail::of(&mut search);
         teller.borrow_mut().end();

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Mca, Model, Precision};
 use sparing_optimize::{
-    Costs, Economy, Event, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried, Workshop,
+    Costs, Economy, Event, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried, Tune, Workshop,
 };
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
@@ -47,6 +47,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether a candidate can be made as it was judged.
+    pub fn is_kept(&self, number: usize) -> bool {
+        !self.tried[number].trained || self.trained.contains_key(&number)
+    }
+
     /// A candidate as it will be saved.
     pub fn model(&self, number: usize, work: &Work<'_>) -> Result<Arc<Model>, Failure> {
         match self.trained.get(&number) {
@@ -82,7 +87,13 @@ impl<'a> Work<'a> {
     }
 
     /// Searches, telling what is tried.
-    pub fn search(&self, args: &OptimizeArgs, settings: &Settings) -> Result<Found, Failure> {
+    /// `tune`: trains candidates before they are judged.
+    pub fn search(
+        &self,
+        args: &OptimizeArgs,
+        settings: &Settings,
+        tune: Option<&mut Tune<'_>>,
+    ) -> Result<Found, Failure> {
         let path = args.journal();
         if !args.resume && path.exists() {
             std::fs::remove_file(&path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
@@ -109,6 +120,10 @@ impl<'a> Work<'a> {
             notes: Vec::new(),
             tell: &mut tell,
             stop: &mut stop,
+            tune: match tune {
+                Some(tune) => Some(tune),
+                None => None,
+            },
         };
         let complete = search.run()?;
         let (tried, notes) = (search.tried, search.notes);
@@ -125,7 +140,8 @@ impl<'a> Work<'a> {
 fn about(args: &OptimizeArgs, settings: &Settings) -> String {
     let settings = serde_json::to_string(settings).unwrap_or_default();
     let rows = (args.data.task.map(|t| t.name()), &args.data.data, args.data.max_tokens);
-    format!("{} {:?} {rows:?} {settings}", args.model.name(), args.precision)
+    let analysis = (args.tutor.analysis, args.tutor.analysis_rows);
+    format!("{} {:?} {rows:?} {analysis:?} {settings}", args.model.name(), args.precision)
 }
 
 /// Looks at what maps read, and works out what can be spared.

@@ -2,10 +2,10 @@
 
 use crate::args::positive;
 use crate::failure::Failure;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 #[cfg(feature = "train")]
-use {sparing_model::Model, sparing_tasks::Dataset, std::path::Path};
+use {sparing_model::Error, sparing_model::Model, sparing_tasks::Dataset, std::path::Path};
 
 /// Whether and how to fine-tune.
 // What cannot train still says what it would need to.
@@ -17,6 +17,14 @@ pub struct TutorArgs {
     /// rounds, as long as the score stays within the accepted loss. Needs rows to train with, and is best done on a GPU
     #[arg(long)]
     pub recover: bool,
+
+    /// How to find out what an element is worth: by evaluation alone, or by training without it for a while (the published way, and slow)
+    #[arg(long, value_enum, value_name = "HOW", default_value = "evaluate", requires = "recover")]
+    pub analysis: AnalysisArg,
+
+    /// Rows that such a training sees once
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = positive, requires = "recover")]
+    pub analysis_rows: usize,
 
     /// Rows to train with [default: the task's train part]
     #[arg(long, value_name = "PATH", requires = "recover")]
@@ -55,6 +63,26 @@ pub struct TutorArgs {
     pub device: String,
 }
 
+/// How to find out what an element is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AnalysisArg {
+    /// By evaluation alone
+    Evaluate,
+    /// By training without it for a while
+    Finetune,
+}
+
+impl TutorArgs {
+    /// What the report says of it.
+    pub fn name(&self) -> &'static str {
+        match (self.recover, self.analysis) {
+            (false, _) => "evaluate",
+            (true, AnalysisArg::Evaluate) => "evaluate, then fine-tune",
+            (true, AnalysisArg::Finetune) => "fine-tune",
+        }
+    }
+}
+
 /// Fine-tunes candidates.
 #[cfg(feature = "train")]
 pub struct Tutor<'a> {
@@ -62,6 +90,8 @@ pub struct Tutor<'a> {
     /// The model as it came.
     pub teacher: &'a Model,
     pub rows: &'a Dataset,
+    /// Times it goes through them.
+    pub epochs: usize,
     /// Texts are cut to this many tokens.
     pub max_tokens: Option<usize>,
     pub seed: u64,
@@ -106,7 +136,7 @@ impl Tutor<'_> {
             dev: None,
             teaching,
             options: TrainOptions {
-                epochs: self.args.epochs as u64,
+                epochs: self.epochs as u64,
                 batch: self.args.update_rows,
                 schedule: Schedule { rate: self.args.lr, ..defaults.schedule },
                 seed: self.seed,
@@ -127,6 +157,15 @@ impl Tutor<'_> {
         let mut trained = Model::load(&out)?;
         trained.plan.precision = student.plan.precision;
         Ok(Some(trained))
+    }
+
+    /// Trains a candidate that nobody keeps.
+    pub fn try_out(&self, student: &Model) -> Result<Model, Error> {
+        let trained = self.teach(student, "trial").map_err(|e| Error::new(e.message().unwrap_or("stopped")))?;
+        for name in ["trial", "trial-before"] {
+            let _ = std::fs::remove_dir_all(self.directory.join(name));
+        }
+        trained.ok_or_else(|| Error::new("stopped"))
     }
 }
 
