@@ -94,11 +94,20 @@ fn recover(
     found: Found,
 ) -> Result<Found, Failure> {
     let mut rounds = Rounds { args, data, settings, first: work, tutor, left: args.tutor.rounds, found };
-    let complete = match settings.strategy {
-        Strategy::Cost => rounds.all()?,
-        _ => rounds.last()?,
+    let ended = match settings.strategy {
+        Strategy::Cost => rounds.all(),
+        _ => rounds.last(),
     };
     let mut found = rounds.found;
+    let complete = match ended {
+        Ok(complete) => complete,
+        Err(Failure::Interrupted) => false,
+        // Whatever failed, what was found before it is worth having.
+        Err(failure) => {
+            found.notes.push(format!("fine-tuning ended early: {}", failure.message().unwrap_or("it was stopped")));
+            true
+        }
+    };
     found.complete &= complete;
     if !complete {
         console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
@@ -200,10 +209,16 @@ impl Rounds<'_> {
             Err(_) if interrupt::asked() => return Ok(None),
             verdict => verdict?,
         };
+        let anatomy = &self.first.shop.anatomy;
+        let recipe = outcome::recipe_of(&model, anatomy);
+        let foreseen = match self.settings.focus {
+            Focus::Size => self.first.costs.ratio(&recipe, anatomy, 0.0),
+            _ => place.gain,
+        };
         let tried = Tried {
-            recipe: outcome::recipe_of(&model, &self.first.shop.anatomy),
+            recipe,
             verdict,
-            foreseen: place.gain,
+            foreseen,
             time_ratio: None,
             bytes: model.weights.size_in_bytes() as u64,
             accepted: false,
