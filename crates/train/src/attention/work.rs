@@ -15,7 +15,7 @@ fn add(operations: u64) {
     DONE.with(|done| done.set(done.get().wrapping_add(operations)));
 }
 
-/// Runs something; also the operations of [`product`] and [`softmax`] in it, on this thread.
+/// Runs something; also the operations of `product` and `softmax` in it, on this thread.
 pub fn counted<T>(job: impl FnOnce() -> T) -> (T, u64) {
     let before = DONE.with(Cell::get);
     let result = job();
