@@ -1,16 +1,10 @@
 //! `sparing lra`: Long Range Arena with any attention.
 
-#[cfg(feature = "train")]
 mod bench;
-#[cfg(feature = "train")]
 mod memory;
-#[cfg(feature = "train")]
 mod prepare;
-#[cfg(feature = "train")]
 mod scatter;
-#[cfg(feature = "train")]
 mod table;
-#[cfg(feature = "train")]
 mod train;
 
 use crate::failure::Failure;
@@ -19,14 +13,12 @@ use clap::Args;
 /// Long Range Arena: trains, times and compares attention mechanisms on long sequences
 ///
 /// One encoder, any of the mechanisms, all tasks of the benchmark; see docs/zoo.md.
-#[cfg(feature = "train")]
 #[derive(Debug, Args)]
 pub struct LraArgs {
     #[command(subcommand)]
     command: LraCommand,
 }
 
-#[cfg(feature = "train")]
 #[derive(Debug, clap::Subcommand)]
 enum LraCommand {
     Prepare(prepare::PrepareArgs),
@@ -36,7 +28,6 @@ enum LraCommand {
 }
 
 /// Runs the command.
-#[cfg(feature = "train")]
 pub fn lra(args: &LraArgs) -> Result<(), Failure> {
     crate::interrupt::watch();
     match &args.command {
@@ -47,29 +38,12 @@ pub fn lra(args: &LraArgs) -> Result<(), Failure> {
     }
 }
 
-/// Long Range Arena (not in this build: needs the cargo feature `train`)
-#[cfg(not(feature = "train"))]
-#[derive(Debug, Args)]
-pub struct LraArgs {
-    /// What a build with training would do
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    _rest: Vec<String>,
-}
-
-/// Says what to do instead.
-#[cfg(not(feature = "train"))]
-pub fn lra(_: &LraArgs) -> Result<(), Failure> {
-    crate::commands::train::absent()
-}
-
 /// A task by its name.
-#[cfg(feature = "train")]
 fn task(name: &str) -> Result<sparing_tasks::lra::Task, String> {
     sparing_tasks::lra::Task::parse(name).map_err(|e| e.to_string())
 }
 
 /// A mechanism by its name, or of a JSON file.
-#[cfg(feature = "train")]
 fn mechanism(name: &str) -> Result<(String, sparing_train::attention::Kind), Failure> {
     use sparing_train::attention::catalogue;
     let known = catalogue()?;

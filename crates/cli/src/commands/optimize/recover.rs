@@ -7,7 +7,7 @@ use super::{OptimizeArgs, searching};
 use crate::failure::Failure;
 use crate::{console, interrupt};
 use sparing_model::Model;
-use sparing_optimize::{Event, Journal, Milestone, Prices, Recipe, Search, Settings, Strategy, Tried, Verdict};
+use sparing_optimize::{Event, Journal, Milestone, Recipe, Settings, Strategy, Tried};
 use sparing_optimize::{Trail, Workshop, further, outcome};
 use sparing_report::Focus;
 use sparing_tasks::Dataset;
@@ -54,24 +54,24 @@ pub fn search(
         std::fs::remove_dir_all(&directory).map_err(failed)?;
     }
     std::fs::create_dir_all(&directory).map_err(failed)?;
-    let tutor = |rows, epochs| Tutor {
+    let tutor = Tutor {
         args: &args.tutor,
         teacher: work.shop.model,
         rows,
-        epochs,
+        epochs: args.tutor.epochs,
         max_tokens: searching::limit(work.shop.model, args),
         seed: args.seed,
         directory: &directory,
     };
-    let mut few = rows.clone();
-    few.thin(args.tutor.analysis_rows, args.seed);
-    let brief = tutor(&few, 1);
-    let mut tune = |model: &Model| brief.try_out(model);
     let found = match args.tutor.analysis {
         AnalysisArg::Evaluate => work.search(args, settings, None)?,
-        AnalysisArg::Finetune => work.search(args, settings, Some(&mut tune))?,
+        AnalysisArg::Finetune => {
+            let mut few = rows.clone();
+            few.thin(args.tutor.analysis_rows, args.seed);
+            let brief = Tutor { rows: &few, epochs: 1, ..tutor };
+            work.search(args, settings, Some(&mut |model: &Model| brief.try_out(model)))?
+        }
     };
-    let tutor = tutor(rows, args.tutor.epochs);
     let mut found = if found.complete { recover(args, data, settings, work, tutor, found)? } else { found };
     found.best = best(&found, settings);
     Ok(found)
@@ -156,20 +156,7 @@ impl Rounds<'_> {
         let mut stop = interrupt::asked;
         // Of the first model much is known already.
         let known = self.found.tried.iter().filter(|tried| gain == 1.0 && !tried.trained);
-        let mut search = Search {
-            shop: &work.shop,
-            judge: &work.judge,
-            costs: &work.costs,
-            watch: &work.watch,
-            prices: Prices::default(),
-            settings,
-            journal: Journal::of(known),
-            tried: Vec::new(),
-            notes: Vec::new(),
-            tell: &mut tell,
-            stop: &mut stop,
-            tune: None,
-        };
+        let mut search = work.begin(settings, Journal::of(known), &mut tell, &mut stop);
         let trail = Trail::of(&mut search);
         teller.borrow_mut().end();
         if interrupt::asked() {
@@ -229,7 +216,9 @@ impl Rounds<'_> {
             Focus::Accuracy => verdict.lost <= 0.0,
             _ => tried.within(self.settings.budget),
         };
-        self.say(name, &tried, within, &verdict);
+        let line = format!("{} after training", self.first.line(name, &tried, within));
+        let paint = console::Paint::stderr();
+        eprintln!("{}", if within { paint.good(&line) } else { paint.faint(&line) });
         self.found.trained.insert(self.found.tried.len(), model.clone());
         self.found.tried.push(Tried { accepted: within, ..tried });
         Ok(Some((model, within)))
@@ -248,20 +237,6 @@ impl Rounds<'_> {
         // Few bits need to know what maps read.
         let settings = Settings { menu: further(&self.settings.menu), ..self.settings.clone() };
         Ok(Work::prepare(self.args, trained, self.data, &settings)?.shop.make(&bits)?)
-    }
-
-    fn say(&self, name: &str, tried: &Tried, within: bool, verdict: &Verdict) {
-        let line = format!(
-            "{} {name}: {}; {:.2}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}%) after training",
-            if within { "✓" } else { "·" },
-            outcome::words(&tried.recipe, &self.first.shop.anatomy),
-            self.first_bytes() / tried.bytes.max(1) as f64,
-            tried.foreseen,
-            verdict.score,
-            -100.0 * verdict.lost,
-        );
-        let paint = console::Paint::stderr();
-        eprintln!("{}", if within { paint.good(&line) } else { paint.faint(&line) });
     }
 
     fn first_bytes(&self) -> f64 {

@@ -86,6 +86,43 @@ impl<'a> Work<'a> {
         Ok(Work { shop, judge, watch, costs, baseline })
     }
 
+    /// A search that has not begun.
+    pub fn begin<'s>(
+        &'s self,
+        settings: &'s Settings,
+        journal: Journal,
+        tell: &'s mut dyn FnMut(Event<'_>),
+        stop: &'s mut dyn FnMut() -> bool,
+    ) -> Search<'s> {
+        Search {
+            shop: &self.shop,
+            judge: &self.judge,
+            costs: &self.costs,
+            watch: &self.watch,
+            prices: Prices::default(),
+            settings,
+            journal,
+            tried: Vec::new(),
+            notes: Vec::new(),
+            tell,
+            stop,
+            tune: None,
+        }
+    }
+
+    /// What became of a candidate, in a line.
+    pub fn line(&self, what: &str, tried: &Tried, good: bool) -> String {
+        format!(
+            "{} {what}: {}; {:.2}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}%)",
+            if good { "✓" } else { "·" },
+            outcome::words(&tried.recipe, &self.shop.anatomy),
+            self.shop.model.weights.size_in_bytes() as f64 / tried.bytes.max(1) as f64,
+            tried.foreseen,
+            tried.verdict.score,
+            -100.0 * tried.verdict.lost,
+        )
+    }
+
     /// Searches, telling what is tried.
     /// `tune`: trains candidates before they are judged.
     pub fn search(
@@ -108,23 +145,10 @@ impl<'a> Work<'a> {
         let mut teller = Teller::new(self, settings);
         let mut tell = |event: Event<'_>| teller.tell(event);
         let mut stop = interrupt::asked;
-        let mut search = Search {
-            shop: &self.shop,
-            judge: &self.judge,
-            costs: &self.costs,
-            watch: &self.watch,
-            prices: Prices::default(),
-            settings,
-            journal,
-            tried: Vec::new(),
-            notes: Vec::new(),
-            tell: &mut tell,
-            stop: &mut stop,
-            tune: match tune {
-                Some(tune) => Some(tune),
-                None => None,
-            },
-        };
+        let mut search = self.begin(settings, journal, &mut tell, &mut stop);
+        if let Some(tune) = tune {
+            search.tune = Some(tune);
+        }
         let complete = search.run()?;
         let (tried, notes) = (search.tried, search.notes);
         teller.end();
@@ -238,15 +262,7 @@ impl<'a> Teller<'a> {
                 }
                 self.bar.inc(1);
                 let good = tried.within(self.settings.budget);
-                let line = format!(
-                    "{} {what}: {}; {:.1}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}%)",
-                    if good { "✓" } else { "·" },
-                    outcome::words(&tried.recipe, &self.work.shop.anatomy),
-                    self.work.shop.model.weights.size_in_bytes() as f64 / tried.bytes.max(1) as f64,
-                    tried.foreseen,
-                    tried.verdict.score,
-                    -100.0 * tried.verdict.lost,
-                );
+                let line = self.work.line(what, tried, good);
                 self.kept += usize::from(good);
                 self.say(&if good { self.paint.good(&line) } else { self.paint.faint(&line) });
                 self.bar.set_message(format!("{what}, {} within the budget", self.kept));

@@ -180,9 +180,7 @@ pub fn check(args: &TutorArgs) -> Result<(), Failure> {
         }
     }
     #[cfg(not(feature = "train"))]
-    return Err(Failure::new(
-        "--recover: this program was built without training; build it with --features train (or cuda)",
-    ));
+    return Err(crate::commands::training().at("--recover"));
     #[cfg(feature = "train")]
     return sparing_train::device(&args.device).map(drop).map_err(Failure::from);
 }
