@@ -21,7 +21,11 @@ pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
         Focus::Accuracy => vec![0; axes.len()],
         _ => combine(search, &begin, &axes)?,
     };
-    refine(search, &begin, &axes, place)
+    // For accuracy the last steps are all there are.
+    if search.settings.last_steps || search.settings.focus == Focus::Accuracy {
+        refine(search, &begin, &axes, place)?;
+    }
+    Ok(())
 }
 
 /// Where steps begin (with the precision and the bits that answer as well, and the economies of attention that the model came with),
@@ -63,7 +67,7 @@ fn probe(search: &mut Search<'_>, begin: &Recipe, axes: &mut [Axis]) -> Result<(
                 continue;
             }
             let recipe = recipe(search, begin, std::slice::from_ref(axis), &[step + 1]);
-            let tried = search.attempt(&axis.name, &recipe)?;
+            let tried = search.look(&axis.name, &recipe)?;
             if axis.is_counted() {
                 axis.steps[step].saved = search.chosen(&tried);
             }

@@ -1,6 +1,6 @@
 //! What was tried already, on disk: a search that was stopped goes on where it was.
 
-use crate::{Recipe, Tried, Verdict};
+use crate::{Recipe, Verdict};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 use std::collections::HashMap;
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 #[derive(Serialize, Deserialize)]
 struct Line {
     recipe: Recipe,
+    /// How many rows it was judged by.
+    rows: usize,
     verdict: Verdict,
 }
 
@@ -21,20 +23,14 @@ struct Heading {
     search: String,
 }
 
-/// Verdicts by recipe.
+/// Verdicts by recipe and number of rows.
 #[derive(Default)]
 pub struct Journal {
-    known: HashMap<String, Verdict>,
+    known: HashMap<(String, usize), Verdict>,
     file: Option<(PathBuf, File)>,
 }
 
 impl Journal {
-    /// A journal in memory of what was tried.
-    pub fn of<'a>(tried: impl Iterator<Item = &'a Tried>) -> Journal {
-        let known = tried.map(|tried| (tried.recipe.key(), tried.verdict)).collect();
-        Journal { known, file: None }
-    }
-
     /// Opens or begins the journal of a search: `search` says in one line what it is about, and a journal about something
     /// else is an error. A last line that was cut off is dropped.
     pub fn open(path: &Path, search: &str) -> Result<Journal, Error> {
@@ -60,17 +56,17 @@ impl Journal {
             }
         }
         for line in lines {
-            if let Ok(Line { recipe, verdict }) = serde_json::from_str(line) {
-                journal.known.insert(recipe.key(), verdict);
+            if let Ok(Line { recipe, rows, verdict }) = serde_json::from_str(line) {
+                journal.known.insert((recipe.key(), rows), verdict);
             }
         }
         journal.file = Some((path.to_path_buf(), file));
         Ok(journal)
     }
 
-    /// The verdict on a recipe that was tried before.
-    pub fn find(&self, recipe: &Recipe) -> Option<Verdict> {
-        self.known.get(&recipe.key()).copied()
+    /// The verdict on a recipe that was tried before, by so many rows.
+    pub fn find(&self, recipe: &Recipe, rows: usize) -> Option<Verdict> {
+        self.known.get(&(recipe.key(), rows)).copied()
     }
 
     /// Number of recipes that were tried.
@@ -84,10 +80,10 @@ impl Journal {
     }
 
     /// Notes a verdict.
-    pub fn note(&mut self, recipe: &Recipe, verdict: Verdict) -> Result<(), Error> {
-        self.known.insert(recipe.key(), verdict);
+    pub fn note(&mut self, recipe: &Recipe, rows: usize, verdict: Verdict) -> Result<(), Error> {
+        self.known.insert((recipe.key(), rows), verdict);
         let Some((path, file)) = &mut self.file else { return Ok(()) };
-        writeln!(file, "{}", json(&Line { recipe: recipe.clone(), verdict }))
+        writeln!(file, "{}", json(&Line { recipe: recipe.clone(), rows, verdict }))
             .map_err(|e| Error::new(format!("{}: cannot be written ({e})", path.display())))
     }
 }

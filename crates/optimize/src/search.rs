@@ -106,6 +106,8 @@ pub struct Settings {
     pub seed: u64,
     /// At most so many trials.
     pub trials: usize,
+    /// Whether steps are taken one by one after the best combination was found; for little where it will be trained anyway.
+    pub last_steps: bool,
 }
 
 impl Settings {
@@ -149,6 +151,8 @@ impl Tried {
 pub enum Event<'a> {
     /// Something new begins, of about so many trials.
     Phase(&'a str, usize),
+    /// A part was looked at.
+    Look(&'a str),
     /// A trial is done: what was changed, and what came of it.
     Trial(&'a str, &'a Tried),
 }
@@ -159,6 +163,8 @@ pub struct Search<'a> {
     pub shop: &'a Workshop<'a>,
     /// Judges them.
     pub judge: &'a Judge<'a>,
+    /// Judges single parts, by fewer rows, where there are many.
+    pub glance: Option<&'a Judge<'a>>,
     /// What parts cost here.
     pub costs: &'a Costs,
     /// Times them.
@@ -259,16 +265,31 @@ impl Search<'_> {
 
     /// Tries a recipe: what its answers are worth.
     pub(crate) fn attempt(&mut self, what: &str, recipe: &Recipe) -> Result<Tried, Error> {
+        let tried = self.judged(recipe, self.judge)?;
+        (self.tell)(Event::Trial(what, &tried));
+        self.tried.push(tried.clone());
+        Ok(tried)
+    }
+
+    /// Looks at what a part is worth: by fewer rows than [`Search::attempt`] where there are many, and then it is no candidate.
+    pub(crate) fn look(&mut self, what: &str, recipe: &Recipe) -> Result<Tried, Error> {
+        let Some(glance) = self.glance.filter(|_| self.tune.is_none()) else { return self.attempt(what, recipe) };
+        let tried = self.judged(recipe, glance)?;
+        (self.tell)(Event::Look(what));
+        Ok(tried)
+    }
+
+    fn judged(&mut self, recipe: &Recipe, judge: &Judge<'_>) -> Result<Tried, Error> {
         if (self.stop)() {
             return Err(Error::new("stopped"));
         }
         let model = self.make(recipe)?;
-        let verdict = match self.journal.find(recipe) {
+        let verdict = match self.journal.find(recipe, judge.rows()) {
             Some(verdict) => verdict,
             None => {
                 let tuned = self.tune.as_mut().map(|tune| tune(&model)).transpose()?;
-                let verdict = self.judge.verdict(tuned.as_ref().unwrap_or(&model), self.stop)?;
-                self.journal.note(recipe, verdict)?;
+                let verdict = judge.verdict(tuned.as_ref().unwrap_or(&model), self.stop)?;
+                self.journal.note(recipe, judge.rows(), verdict)?;
                 verdict
             }
         };
@@ -284,8 +305,6 @@ impl Search<'_> {
             trained: self.tune.is_some(),
         };
         tried.foreseen = self.costs.ratio(recipe, &self.shop.anatomy, self.chosen(&tried));
-        (self.tell)(Event::Trial(what, &tried));
-        self.tried.push(tried.clone());
         Ok(tried)
     }
 

@@ -6,6 +6,9 @@ use clap::Args;
 use sparing_tasks::{Dataset, Label, Select, Split, Task};
 use std::path::{Path, PathBuf};
 
+/// Rows that say what a single part is worth: not whether it is good enough, so few will do.
+const GLANCE: usize = 256;
+
 /// What to read.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
@@ -44,6 +47,8 @@ pub struct DataArgs {
 pub struct Data {
     pub calibration: Dataset,
     pub search: Dataset,
+    /// Some of `search`, to look at single parts with; `None` where there are few anyway.
+    pub glance: Option<Dataset>,
     pub unseen: Dataset,
     /// What to call it in the report.
     pub name: String,
@@ -84,7 +89,12 @@ impl DataArgs {
         }
         let calibration = self.calibration(task, &search, seed);
         search.thin(self.search_rows, seed);
-        Ok(Data { calibration, search, unseen, name })
+        let glance = (search.examples.len() >= 2 * GLANCE).then(|| {
+            let mut glance = search.clone();
+            glance.thin(GLANCE, seed);
+            glance
+        });
+        Ok(Data { calibration, search, glance, unseen, name })
     }
 
     /// Rows to fine-tune with: a table of their own, else the task's train part.

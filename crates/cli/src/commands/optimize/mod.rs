@@ -223,6 +223,7 @@ impl OptimizeArgs {
             most_rows: self.most_rows,
             seed: self.seed,
             trials: self.trials,
+            last_steps: !self.tutor.recover,
         }
     }
 

@@ -14,7 +14,7 @@ use sparing_tasks::Dataset;
 use std::sync::Arc;
 
 /// How many times cheaper a round tries to make the model.
-const STRIDE: f64 = 1.3;
+const STRIDE: f64 = 1.4;
 /// Rounds that would gain less than this are not worth a training.
 const LEAST: f64 = 1.05;
 
@@ -155,8 +155,8 @@ impl Rounds<'_> {
         let mut tell = |event: Event<'_>| teller.borrow_mut().tell(event);
         let mut stop = interrupt::asked;
         // Of the first model much is known already.
-        let known = self.found.tried.iter().filter(|tried| gain == 1.0 && !tried.trained);
-        let mut search = work.begin(settings, Journal::of(known), &mut tell, &mut stop);
+        let known = if gain == 1.0 { std::mem::take(&mut self.found.journal) } else { Journal::default() };
+        let mut search = work.begin(settings, known, &mut tell, &mut stop);
         let trail = Trail::of(&mut search);
         teller.borrow_mut().end();
         if interrupt::asked() {

@@ -28,6 +28,8 @@ const REQUESTS: usize = 48;
 pub struct Work<'a> {
     pub shop: Workshop<'a>,
     pub judge: Judge<'a>,
+    /// Judges single parts, by fewer rows.
+    glance: Option<Judge<'a>>,
     pub watch: Stopwatch,
     pub costs: Costs,
     pub baseline: Engine,
@@ -44,6 +46,9 @@ pub struct Found {
     pub notes: Vec<String>,
     /// Candidates that were fine-tuned, by index.
     pub trained: BTreeMap<usize, Arc<Model>>,
+    /// What it knows of recipes, as they are without training.
+    #[cfg_attr(not(feature = "train"), allow(dead_code))]
+    pub journal: Journal,
 }
 
 impl Found {
@@ -72,7 +77,11 @@ impl<'a> Work<'a> {
         spinner.set_message("the model as it came");
         let mut stop = interrupt::asked;
         let options = without_intervals(&args.evaluation());
-        let judge = Judge::new(model, &data.search, options, args.engine(), &mut stop).map_err(interrupt::told)?;
+        let mut by = |rows: &'a Dataset| {
+            Judge::new(model, rows, options.clone(), args.engine(), &mut stop).map_err(interrupt::told)
+        };
+        let judge = by(&data.search)?;
+        let glance = data.glance.as_ref().map(by).transpose()?;
         let baseline = Engine::compile(model, &args.engine())?;
         let watch = Stopwatch::new(sequences(model, &data.search, args)?, args.batch, REQUESTS);
         let mut shop = Workshop::new(model)?;
@@ -83,7 +92,7 @@ impl<'a> Work<'a> {
         if settings.strategy == Strategy::Cost {
             prepare(args, model, data, settings, &mut shop)?;
         }
-        Ok(Work { shop, judge, watch, costs, baseline })
+        Ok(Work { shop, judge, glance, watch, costs, baseline })
     }
 
     /// A search that has not begun.
@@ -97,6 +106,7 @@ impl<'a> Work<'a> {
         Search {
             shop: &self.shop,
             judge: &self.judge,
+            glance: self.glance.as_ref(),
             costs: &self.costs,
             watch: &self.watch,
             prices: Prices::default(),
@@ -151,12 +161,13 @@ impl<'a> Work<'a> {
         }
         let complete = search.run()?;
         let (tried, notes) = (search.tried, search.notes);
+        let journal = if search.tune.is_some() { Journal::default() } else { search.journal };
         teller.end();
         if !complete {
             console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
-        Ok(Found { tried, best, complete, notes, trained: BTreeMap::new() })
+        Ok(Found { tried, best, complete, notes, trained: BTreeMap::new(), journal })
     }
 }
 
@@ -255,6 +266,10 @@ impl<'a> Teller<'a> {
             Event::Phase(name, trials) => {
                 self.bar.set_length(self.bar.position() + trials as u64);
                 self.say(&self.paint.faint(name));
+            }
+            Event::Look(what) => {
+                self.bar.inc(1);
+                self.bar.set_message(what.to_string());
             }
             Event::Trial(what, tried) => {
                 if self.bar.position() >= self.bar.length().unwrap_or(0) {
