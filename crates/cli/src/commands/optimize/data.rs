@@ -6,8 +6,10 @@ use clap::Args;
 use sparing_tasks::{Dataset, Label, Select, Split, Task};
 use std::path::{Path, PathBuf};
 
-/// Rows that say what a single part is worth: not whether it is good enough, so few will do.
-const GLANCE: usize = 256;
+/// Rows that say what a single part is worth (not whether it is good enough, so few will do): at least and at most.
+const GLANCE: (usize, usize) = (64, 256);
+/// As many of them as have about so many characters.
+const GLANCE_CHARACTERS: usize = 65536;
 
 /// What to read.
 #[derive(Debug, Args)]
@@ -89,11 +91,7 @@ impl DataArgs {
         }
         let calibration = self.calibration(task, &search, seed);
         search.thin(self.search_rows, seed);
-        let glance = (search.examples.len() >= 2 * GLANCE).then(|| {
-            let mut glance = search.clone();
-            glance.thin(GLANCE, seed);
-            glance
-        });
+        let glance = glance(&search, seed);
         Ok(Data { calibration, search, glance, unseen, name })
     }
 
@@ -132,6 +130,18 @@ impl DataArgs {
             own
         })
     }
+}
+
+/// Some of the rows, where there are many.
+fn glance(rows: &Dataset, seed: u64) -> Option<Dataset> {
+    let length = |e: &sparing_tasks::Example| e.text.len() + e.pair.as_ref().map_or(0, String::len);
+    let mean = rows.examples.iter().map(length).sum::<usize>() / rows.examples.len().max(1);
+    let few = (GLANCE_CHARACTERS / mean.max(1)).clamp(GLANCE.0, GLANCE.1);
+    (rows.examples.len() >= 2 * few).then(|| {
+        let mut glance = rows.clone();
+        glance.thin(few, seed);
+        glance
+    })
 }
 
 fn file_name(path: Option<&Path>) -> String {
