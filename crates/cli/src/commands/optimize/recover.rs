@@ -132,6 +132,7 @@ impl Rounds<'_> {
         loop {
             match end {
                 End::Enough => return Ok(true),
+                End::Accepted(..) if self.left == 0 => return Ok(true),
                 End::Stopped => return Ok(false),
                 End::Accepted(model, gain) => {
                     let work = Work::prepare(self.args, &model, self.data, &settings)?;
