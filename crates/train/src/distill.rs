@@ -2,6 +2,7 @@
 
 use crate::economy::Economy;
 use crate::losses::*;
+use crate::network::Guide;
 use crate::objective::{Loss, Objective, Pass, head_loss, lengths, pad};
 use crate::pretrain::wanted_rows;
 use crate::random::Random;
@@ -117,7 +118,8 @@ impl Distill<'_> {
             lengths: lengths(&examples),
             texts: Texts::Examples(&examples),
             teaching: self.teaching,
-            norm_warmup: 0,
+            guided: 0,
+            norm_warmup: Some(0),
             hook: quantization.as_ref().map(|q| q as &dyn LinearHook),
         };
         let session = Session {
@@ -193,8 +195,10 @@ pub(crate) struct Distilling<'a> {
     pub(crate) texts: Texts<'a>,
     pub(crate) lengths: Vec<usize>,
     pub(crate) teaching: Teaching,
-    /// Updates in which PowerNorm divides by the batch's own statistics.
-    pub(crate) norm_warmup: u64,
+    /// Updates in which the student's layers read what the teacher's read: all of it in the first half of them, then less and less.
+    pub(crate) guided: u64,
+    /// Updates in which PowerNorm divides by the batch's own statistics, before it follows them; `None`: it keeps those it has.
+    pub(crate) norm_warmup: Option<u64>,
     pub(crate) hook: Option<&'a dyn LinearHook>,
 }
 
@@ -219,15 +223,18 @@ impl Objective for Distilling<'_> {
         let capture = Capture { hidden: t.hidden > 0.0, attention: t.attention > 0.0 || t.attention_divergence > 0.0 };
         let mode = Mode { capture, bf16: pass.bf16, ..Mode::default() };
         let mut own = pass.mode(capture);
-        if pass.step < self.norm_warmup {
-            own.statistics = Statistics::Batch;
-        }
+        own.statistics = match self.norm_warmup {
+            None => Statistics::Fixed,
+            Some(updates) if pass.step < updates => Statistics::Batch,
+            Some(_) => Statistics::Running,
+        };
         let answered = t.hard > 0.0 || t.soft > 0.0 || t.divergence > 0.0 || t.logits > 0.0;
         let mut terms = Vec::new();
         let (found, taught) = match &self.texts {
             Texts::Examples(_) => {
                 let taught = self.teacher.forward(&self.teacher_parameters, &batch, mode)?;
-                let found = self.student.forward_with(parameters, &batch, own, self.hook)?;
+                let guide = self.guide(pass.step, &taught.hidden);
+                let found = self.student.forward_guided(parameters, &batch, own, self.hook, guide)?;
                 if t.hard > 0.0 {
                     terms.push(head_loss(found.output.clone(), &batch, &chosen)?.mul_scalar(t.hard));
                 }
@@ -240,7 +247,8 @@ impl Objective for Distilling<'_> {
             // The vocabulary is the dearest map of all: only hidden words go through it.
             Texts::Pieces(..) => {
                 let taught = self.teacher.encode(&self.teacher_parameters, &batch, mode, None)?;
-                let found = self.student.encode(parameters, &batch, own, self.hook)?;
+                let guide = self.guide(pass.step, &taught.hidden);
+                let found = self.student.encode_guided(parameters, &batch, own, self.hook, guide)?;
                 if answered {
                     let (places, classes) = wanted_rows(&chosen, &batch);
                     let rows = |last: &Tensor<3>| {
@@ -285,6 +293,13 @@ impl Objective for Distilling<'_> {
 }
 
 impl Distilling<'_> {
+    /// What layers read at this update.
+    fn guide<'h>(&self, step: u64, hidden: &'h [Tensor<3>]) -> Option<Guide<'h>> {
+        let half = self.guided as f64 / 2.0;
+        let own = ((step as f64 - half) / half.max(1.0)).max(0.0);
+        (step < self.guided && !hidden.is_empty()).then_some(Guide { hidden, own })
+    }
+
     /// Losses between answers.
     fn answers(&self, [mine, theirs]: [Tensor<2>; 2], terms: &mut Vec<Tensor<1>>) -> Result<(), Error> {
         let t = &self.teaching;

@@ -6,6 +6,7 @@
 
 mod attention;
 mod embeddings;
+mod guide;
 mod head;
 mod keys;
 mod layer;
@@ -21,6 +22,7 @@ mod values;
 
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
+pub(crate) use guide::Guide;
 use pass::Pass;
 use power::Running;
 pub use power::Statistics;
@@ -238,6 +240,34 @@ impl Network {
     ) -> Result<Encoded, Error> {
         let mut pass = self.pass(parameters, batch, mode, hook);
         pass.asked = Asked::Rows(rows);
+        pass.encode()
+    }
+
+    /// As [`Network::forward_with`], with layers that read what a teacher's read.
+    pub(crate) fn forward_guided(
+        &self,
+        parameters: &Parameters,
+        batch: &PaddedBatch,
+        mode: Mode,
+        hook: Option<&dyn LinearHook>,
+        guide: Option<Guide>,
+    ) -> Result<Forward, Error> {
+        let mut pass = self.pass(parameters, batch, mode, hook);
+        pass.guide = guide;
+        pass.forward()
+    }
+
+    /// As [`Network::encode`], with layers that read what a teacher's read.
+    pub(crate) fn encode_guided(
+        &self,
+        parameters: &Parameters,
+        batch: &PaddedBatch,
+        mode: Mode,
+        hook: Option<&dyn LinearHook>,
+        guide: Option<Guide>,
+    ) -> Result<Encoded, Error> {
+        let mut pass = self.pass(parameters, batch, mode, hook);
+        pass.guide = guide;
         pass.encode()
     }
 

@@ -47,8 +47,12 @@ pub struct Transfer<'a> {
     pub texts: TransferTexts<'a>,
     /// What is taught.
     pub teaching: Teaching,
-    /// Updates in which PowerNorm divides by the batch's own statistics: a share of all below 1, else their number.
-    pub norm_warmup: f64,
+    /// Updates in which layers read what the teacher's layers read, wholly in the first half of them, then less and less, so that
+    /// mistakes do not add up before every layer is good: a share of all below 1, else their number.
+    pub guided: f64,
+    /// Updates in which PowerNorm divides by the batch's own statistics, before running ones: a share of all below 1, else their
+    /// number. `None`: it divides by what was measured at the beginning.
+    pub norm_warmup: Option<f64>,
     /// How a student in the teacher's image begins.
     pub beginning: Beginning,
     /// How.
@@ -102,10 +106,7 @@ impl Transfer<'_> {
         let per_epoch =
             lengths.len().div_ceil(self.options.batch.max(1)).div_ceil(self.options.accumulate.max(1)) as u64;
         let updates = self.options.steps.unwrap_or(per_epoch * self.options.epochs);
-        let norm_warmup = match self.norm_warmup {
-            share if share < 1.0 => (share * updates as f64).ceil() as u64,
-            number => number as u64,
-        };
+        let part = |of: f64| if of < 1.0 { (of * updates as f64).ceil() as u64 } else { of as u64 };
         let teacher = Network::new(&self.teacher.architecture);
         let objective = Distilling {
             student: &Network::new(architecture),
@@ -114,7 +115,8 @@ impl Transfer<'_> {
             texts,
             lengths,
             teaching,
-            norm_warmup,
+            guided: part(self.guided),
+            norm_warmup: self.norm_warmup.map(part),
             hook: None,
         };
         let session = Session {
@@ -150,7 +152,10 @@ impl Transfer<'_> {
         };
         let begins =
             if self.student.is_some() { "from a student".to_string() } else { format!("{:?}", self.beginning) };
-        let subject = format!("transfer {:?}, {teaching:?}, {begins}, warm-up {}", self.functions, self.norm_warmup);
+        let subject = format!(
+            "transfer {:?}, {teaching:?}, {begins}, guided {}, norms {:?}",
+            self.functions, self.guided, self.norm_warmup
+        );
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }

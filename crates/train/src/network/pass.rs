@@ -1,5 +1,6 @@
 //! One forward pass: what it reads, and the steps that every part shares.
 
+use super::guide::Guide;
 use super::mask::Masks;
 use super::packed::Packed;
 use super::power::Running;
@@ -28,6 +29,8 @@ pub(super) struct Pass<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) batch: &'a PaddedBatch,
     pub(super) mode: Mode,
+    /// What layers read instead of what the layers before have computed.
+    pub(super) guide: Option<Guide<'a>>,
     /// Where changed statistics go.
     pub(super) running: &'a Running,
     hook: Option<&'a dyn LinearHook>,
@@ -72,6 +75,7 @@ impl<'a> Pass<'a> {
             parameters,
             batch,
             mode,
+            guide: None,
             running,
             hook,
             device,
@@ -116,6 +120,9 @@ impl<'a> Pass<'a> {
                 hidden.push(cube(x.clone()));
             }
             present.extend(captures.then(|| self.presence.present.clone()));
+            if let Some(guide) = &self.guide {
+                x = guide.input(number, x);
+            }
             x = self.layer((number, layer), x, None, &mut attention)?;
         }
         if self.mode.capture.hidden {

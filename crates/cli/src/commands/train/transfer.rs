@@ -19,6 +19,7 @@ use std::path::PathBuf;
 /// clipping in tanh's: nothing but sums, products and comparisons is left. It learns the teacher's hidden states, attention
 /// and answers, first on plain text (--corpus), then on a task (--task or --data), with the first result as --student.
 #[derive(Debug, Args)]
+#[command(mut_arg("lr", |arg| arg.default_value("3e-4")), mut_arg("dropout", |arg| arg.default_value("0")))]
 #[command(after_help = "\
 Examples:
   sparing train transfer --teacher M --to ma --corpus wiki.txt --steps 2000 --accumulate 8 --out general
@@ -57,9 +58,14 @@ pub struct TransferArgs {
     #[command(flatten)]
     losses: LossArgs,
 
-    /// Updates in which PowerNorm divides by the batch's own statistics: a share of all (0.1), or updates (500)
-    #[arg(long, value_name = "N", default_value_t = 0.1)]
-    norm_warmup: f64,
+    /// Updates in which layers read what the teacher's layers read, then less and less of it: a share of all (0.4), or updates (500)
+    #[arg(long, value_name = "N", default_value_t = 0.4)]
+    guided: f64,
+
+    /// PowerNorm divides by the batch's own statistics for so many updates, a share of all (0.1) or their number (500), then by
+    /// running ones, as published [default: by what the teacher's texts gave at the beginning]
+    #[arg(long, value_name = "N")]
+    norm_warmup: Option<f64>,
 
     /// Texts that the teacher reads before: norms and networks begin as close to it as they can; 0: fresh
     #[arg(long, value_name = "N", default_value_t = Beginning::default().texts)]
@@ -194,8 +200,10 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     let e = &teacher.architecture.embeddings;
     let tables = e.positions.iter().map(|p| &p.name).chain(e.token_types.iter().map(|t| &t.name));
     options.freeze.extend(tables.map(|name| name.rsplit('.').nth(1).unwrap_or(name).to_string()));
-    if !(0.0..=1e9).contains(&args.norm_warmup) {
-        return Err(Failure::Usage("--norm-warmup: a number from 0 on is expected".to_string()));
+    for (name, number) in [("guided", args.guided), ("norm-warmup", args.norm_warmup.unwrap_or(0.0))] {
+        if !(0.0..=1e9).contains(&number) {
+            return Err(Failure::Usage(format!("--{name} {number}: a number from 0 to 1e9 is expected")));
+        }
     }
     let job = Transfer {
         teaching: args.losses.teaching(teacher.architecture.layers.len(), !args.no_teacher)?,
@@ -203,6 +211,7 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
         student: student.as_ref(),
         functions,
         texts,
+        guided: args.guided,
         norm_warmup: args.norm_warmup,
         beginning: Beginning { texts: args.begin_texts, steps: args.begin_steps, ..Beginning::default() },
         options,
