@@ -46,7 +46,7 @@ mod transfer;
 
 pub use batch::PaddedBatch;
 pub use executor::BurnExecutor;
-pub use network::{Capture, Encoded, Forward, LinearHook, Mode, Network, Statistics};
+pub use network::{Capture, Encoded, Forward, Guide, LinearHook, Mode, Network, Statistics};
 pub use parameters::{Parameter, Parameters};
 
 pub use average::average;

@@ -22,7 +22,7 @@ mod values;
 
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
-pub(crate) use guide::Guide;
+pub use guide::Guide;
 use pass::Pass;
 use power::Running;
 pub use power::Statistics;
@@ -244,7 +244,7 @@ impl Network {
     }
 
     /// As [`Network::forward_with`], with layers that read what a teacher's read.
-    pub(crate) fn forward_guided(
+    pub fn forward_guided(
         &self,
         parameters: &Parameters,
         batch: &PaddedBatch,
@@ -258,7 +258,7 @@ impl Network {
     }
 
     /// As [`Network::encode`], with layers that read what a teacher's read.
-    pub(crate) fn encode_guided(
+    pub fn encode_guided(
         &self,
         parameters: &Parameters,
         batch: &PaddedBatch,

@@ -10,8 +10,8 @@ use fixtures::{distance, fixture};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Batch, Executor, Functions, Model, Precision, SoftmaxNetwork, Wanted};
 use sparing_train::{
-    Beginning, BurnExecutor, Mapping, Mode, Network, PaddedBatch, Parameters, Place, Statistics, Teaching,
-    TrainOptions, Transfer, TransferTexts,
+    Beginning, BurnExecutor, Capture, Guide, Mapping, Mode, Network, PaddedBatch, Parameters, Place, Statistics,
+    Teaching, TrainOptions, Transfer, TransferTexts,
 };
 
 fn all(tokens: usize, shared: bool, keys: Option<usize>) -> Functions {
@@ -93,6 +93,39 @@ fn batch_statistics_have_the_gradient_that_differences_have() {
     assert!(changed.iter().any(|(name, _)| name.ends_with("running_phi")));
     assert!(changed.iter().any(|(name, _)| name.ends_with("running_nu")));
     assert!(network.changed().is_empty());
+}
+
+/// A layer that reads what the teacher's read knows nothing of the mistakes of those before it; one that reads its own, all.
+#[test]
+fn guided_layers_do_not_add_up_mistakes() {
+    let (model, golden) = fixture("bert-classify");
+    let device = Device::flex();
+    let longest = golden.sequences.iter().map(|s| s.ids.len()).max().unwrap();
+    let batch = PaddedBatch::new(&golden.sequences, longest, &device);
+    let network = Network::new(&model.architecture);
+    let mode = Mode { capture: Capture { hidden: true, attention: true }, ..Mode::default() };
+    let right = Parameters::from_weights(&model.weights, &device).unwrap();
+    let taught = network.forward(&right, &batch, mode).unwrap();
+    // A student whose first layer is spoiled.
+    let mut wrong = right.clone();
+    let bias = right.get("bert.encoder.layer.0.output.dense.bias").unwrap();
+    let numbers = bias.value.clone().into_data().try_to_vec::<f32>().unwrap();
+    let spoiled = numbers.iter().enumerate().map(|(i, x)| x + (i % 3) as f32).collect();
+    wrong.insert_values("bert.encoder.layer.0.output.dense.bias", spoiled, bias.shape.clone());
+    let far = |own: f64| -> Vec<f32> {
+        let guide = Some(Guide { hidden: &taught.hidden, own });
+        let found = network.forward_guided(&wrong, &batch, mode, None, guide).unwrap();
+        let pairs = found.hidden.into_iter().zip(taught.hidden.clone());
+        pairs.map(|(a, b)| (a - b).abs().max().into_scalar::<f32>()).collect()
+    };
+    let (theirs, half, own) = (far(0.0), far(0.5), far(1.0));
+    assert!(theirs[0] == 0.0 && theirs[1] > 0.1, "{theirs:?}");
+    assert!(theirs[2..].iter().all(|far| *far < 1e-6), "{theirs:?}");
+    assert!(half[2] > 1e-3 && half[2] < own[2], "{half:?} {own:?}");
+    let alone = network.forward(&wrong, &batch, mode).unwrap().hidden;
+    let pairs = alone.into_iter().zip(taught.hidden.clone());
+    let alone: Vec<f32> = pairs.map(|(a, b)| (a - b).abs().max().into_scalar::<f32>()).collect();
+    assert_eq!(own, alone);
 }
 
 fn teaching(layers: f64) -> Teaching {

@@ -4,11 +4,11 @@ use burn::tensor::Tensor;
 
 /// What every layer reads: a mixture of the teacher's hidden states and its own network's.
 #[derive(Clone, Copy)]
-pub(crate) struct Guide<'a> {
+pub struct Guide<'a> {
     /// The teacher's, embeddings first, `[batch, length, hidden]` each.
-    pub(crate) hidden: &'a [Tensor<3>],
+    pub hidden: &'a [Tensor<3>],
     /// Share of its own, from 0 to 1.
-    pub(crate) own: f64,
+    pub own: f64,
 }
 
 impl Guide<'_> {
@@ -16,7 +16,8 @@ impl Guide<'_> {
     pub(super) fn input(&self, layer: usize, own: Tensor<2>) -> Tensor<2> {
         let Some(theirs) = self.hidden.get(layer) else { return own };
         let theirs = theirs.clone().reshape(own.shape());
-        let theirs = if own.device().is_autodiff() && !theirs.device().is_autodiff() { theirs.autodiff() } else { theirs };
+        let theirs =
+            if own.device().is_autodiff() && !theirs.device().is_autodiff() { theirs.autodiff() } else { theirs };
         match self.own {
             none if none <= 0.0 => theirs,
             all if all >= 1.0 => own,

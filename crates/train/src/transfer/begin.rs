@@ -34,7 +34,7 @@ pub struct Beginning {
 
 impl Default for Beginning {
     fn default() -> Self {
-        Beginning { texts: 256, rows: 8192, steps: 1000, rate: 2e-3 }
+        Beginning { texts: 256, rows: 8192, steps: 300, rate: 2e-3 }
     }
 }
 
