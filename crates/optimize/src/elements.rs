@@ -94,7 +94,18 @@ mod tests {
     fn settings(strategy: Strategy, bottom_first: bool) -> Settings {
         let menu = Economy::ALL.to_vec();
         let (focus, budget, group, seed, trials) = (Focus::Speed, 0.005, 256, 3, 99);
-        Settings { focus, budget, strategy, menu, group, bottom_first, most_rows: false, seed, trials }
+        Settings {
+            focus,
+            budget,
+            strategy,
+            menu,
+            group,
+            bottom_first,
+            most_rows: false,
+            last_steps: true,
+            seed,
+            trials,
+        }
     }
 
     #[test]
