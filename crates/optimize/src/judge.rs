@@ -3,7 +3,7 @@
 use crate::running::Counted;
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
-use sparing_model::{Error, Model};
+use sparing_model::{Error, Executor, Model};
 use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, evaluate, kl};
 
 /// Resamples that say how far a score may be off.
@@ -45,9 +45,13 @@ impl Verdict {
     }
 }
 
+/// Runs models elsewhere than in the engine, where they would answer as they do in it; `None` for a model that would not.
+pub type Elsewhere<'a> = dyn Fn(&Model) -> Result<Option<Box<dyn Executor>>, Error> + 'a;
+
 /// The rows, and the baseline's answers.
 pub struct Judge<'a> {
     dataset: &'a Dataset,
+    elsewhere: Option<&'a Elsewhere<'a>>,
     options: Options,
     engine: EngineOptions,
     metric: Metric,
@@ -62,11 +66,12 @@ impl<'a> Judge<'a> {
         dataset: &'a Dataset,
         options: Options,
         engine: EngineOptions,
+        elsewhere: Option<&'a Elsewhere<'a>>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Judge<'a>, Error> {
-        let baseline = answers(&Engine::compile(model, &engine)?, model, dataset, &options, stop)?;
+        let (baseline, _) = asked(model, dataset, &options, &engine, elsewhere, stop)?;
         let metric = baseline.values.first().map(|value| value.metric).unwrap_or(Metric::Accuracy);
-        let mut judge = Judge { dataset, options, engine, metric, baseline, own: EMPTY };
+        let mut judge = Judge { dataset, elsewhere, options, engine, metric, baseline, own: EMPTY };
         judge.own = judge.compare(&judge.baseline)?;
         Ok(judge)
     }
@@ -88,9 +93,8 @@ impl<'a> Judge<'a> {
 
     /// What a candidate is worth.
     pub fn verdict(&self, model: &Model, stop: &mut dyn FnMut() -> bool) -> Result<Verdict, Error> {
-        let engine = Engine::compile(model, &self.engine)?;
-        let verdict = self.compare(&answers(&engine, model, self.dataset, &self.options, stop)?)?;
-        Ok(Verdict { counted: Counted::by(&engine), ..verdict })
+        let (report, counted) = asked(model, self.dataset, &self.options, &self.engine, self.elsewhere, stop)?;
+        Ok(Verdict { counted, ..self.compare(&report)? })
     }
 
     /// How its engines are made.
@@ -177,15 +181,32 @@ const EMPTY: Verdict = Verdict {
     counted: Counted { tokens: 0.0, values: 0.0 },
 };
 
-/// All answers of a model, by its engine.
+/// All answers of a model, from wherever it can run, and what was chosen not to be computed.
+fn asked(
+    model: &Model,
+    dataset: &Dataset,
+    options: &Options,
+    engine: &EngineOptions,
+    elsewhere: Option<&Elsewhere<'_>>,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(Report, Counted), Error> {
+    if let Some(executor) = elsewhere.map(|elsewhere| elsewhere(model)).transpose()?.flatten() {
+        return Ok((answers(&*executor, model, dataset, options, stop)?, Counted::default()));
+    }
+    let engine = Engine::compile(model, engine)?;
+    let report = answers(&engine, model, dataset, options, stop)?;
+    Ok((report, Counted::by(&engine)))
+}
+
+/// All answers of a model.
 pub fn answers(
-    engine: &Engine,
+    executor: &dyn Executor,
     model: &Model,
     dataset: &Dataset,
     options: &Options,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Report, Error> {
-    let report = evaluate(engine, model.tokenizer()?, &model.architecture, dataset, options, &mut |_| !stop())?;
+    let report = evaluate(executor, model.tokenizer()?, &model.architecture, dataset, options, &mut |_| !stop())?;
     if report.complete { Ok(report) } else { Err(Error::new("stopped")) }
 }
 

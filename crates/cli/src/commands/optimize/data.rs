@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 const GLANCE: (usize, usize) = (64, 256);
 /// As many of them as have about so many characters.
 const GLANCE_CHARACTERS: usize = 65536;
+/// More characters than that have nothing new to calibrate with.
+const CALIBRATION_CHARACTERS: usize = 131_072;
+/// Texts to calibrate with, however long they are.
+const CALIBRATION_LEAST: usize = 128;
 
 /// What to read.
 #[derive(Debug, Args)]
@@ -124,24 +128,28 @@ impl DataArgs {
             (Some(task), Some(path)) if path.is_dir() => Dataset::read(task, path, Split::Train, &sample).ok(),
             _ => None,
         };
-        train.unwrap_or_else(|| {
-            let mut own = search.clone();
-            own.thin(self.calibration_rows, seed);
-            own
-        })
+        let mut texts = train.unwrap_or_else(|| search.clone());
+        let enough = rows_of(CALIBRATION_CHARACTERS, &texts).max(CALIBRATION_LEAST);
+        texts.thin(self.calibration_rows.min(enough), seed);
+        texts
     }
 }
 
 /// Some of the rows, where there are many.
 fn glance(rows: &Dataset, seed: u64) -> Option<Dataset> {
-    let length = |e: &sparing_tasks::Example| e.text.len() + e.pair.as_ref().map_or(0, String::len);
-    let mean = rows.examples.iter().map(length).sum::<usize>() / rows.examples.len().max(1);
-    let few = (GLANCE_CHARACTERS / mean.max(1)).clamp(GLANCE.0, GLANCE.1);
+    let few = rows_of(GLANCE_CHARACTERS, rows).clamp(GLANCE.0, GLANCE.1);
     (rows.examples.len() >= 2 * few).then(|| {
         let mut glance = rows.clone();
         glance.thin(few, seed);
         glance
     })
+}
+
+/// How many such rows have this many characters.
+fn rows_of(characters: usize, rows: &Dataset) -> usize {
+    let length = |e: &sparing_tasks::Example| e.text.len() + e.pair.as_ref().map_or(0, String::len);
+    let mean = rows.examples.iter().map(length).sum::<usize>() / rows.examples.len().max(1);
+    characters / mean.max(1)
 }
 
 fn file_name(path: Option<&Path>) -> String {

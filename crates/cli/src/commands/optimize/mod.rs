@@ -182,7 +182,8 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
         console::note(note);
     }
     let settings = args.settings(&model);
-    let work = searching::Work::prepare(args, &model, &data, &settings)?;
+    let elsewhere = tutor::elsewhere(&args.tutor)?;
+    let work = searching::Work::prepare(args, &model, &data, &settings, elsewhere.as_deref())?;
     #[cfg(feature = "train")]
     let found = match &rows {
         Some(rows) => recover::search(args, &data, rows, &settings, &work)?,

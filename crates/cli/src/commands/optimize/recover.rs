@@ -135,7 +135,7 @@ impl Rounds<'_> {
                 End::Accepted(..) if self.left == 0 => return Ok(true),
                 End::Stopped => return Ok(false),
                 End::Accepted(model, gain) => {
-                    let work = Work::prepare(self.args, &model, self.data, &settings)?;
+                    let work = Work::prepare(self.args, &model, self.data, &settings, self.first.elsewhere)?;
                     end = self.round(&work, gain, gain, &settings)?;
                 }
             }
@@ -237,7 +237,7 @@ impl Rounds<'_> {
         }
         // Few bits need to know what maps read.
         let settings = Settings { menu: further(&self.settings.menu), ..self.settings.clone() };
-        Ok(Work::prepare(self.args, trained, self.data, &settings)?.shop.make(&bits)?)
+        Ok(Work::prepare(self.args, trained, self.data, &settings, self.first.elsewhere)?.shop.make(&bits)?)
     }
 
     fn first_bytes(&self) -> f64 {

@@ -10,7 +10,8 @@ use indicatif::ProgressBar;
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Mca, Model, Precision};
 use sparing_optimize::{
-    Costs, Economy, Event, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried, Tune, Workshop,
+    Costs, Economy, Elsewhere, Event, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried, Tune,
+    Workshop,
 };
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 
 /// Texts that values are calibrated with: there is little to learn, and it is soon learnt.
 const VALUE_TEXTS: usize = 256;
+/// Tokens to run together on another device than the engine's.
+const TOKENS_ELSEWHERE: usize = 32768;
 /// Requests that are timed in a round.
 const REQUESTS: usize = 48;
 
@@ -30,6 +33,8 @@ pub struct Work<'a> {
     pub judge: Judge<'a>,
     /// Judges single parts, by fewer rows.
     glance: Option<Judge<'a>>,
+    /// Where candidates answer if not in the engine.
+    pub elsewhere: Option<&'a Elsewhere<'a>>,
     pub watch: Stopwatch,
     pub costs: Costs,
     pub baseline: Engine,
@@ -72,13 +77,17 @@ impl<'a> Work<'a> {
         model: &'a Model,
         data: &'a Data,
         settings: &Settings,
+        elsewhere: Option<&'a Elsewhere<'a>>,
     ) -> Result<Work<'a>, Failure> {
         let spinner = progress::bar(0, "");
         spinner.set_message("the model as it came");
         let mut stop = interrupt::asked;
-        let options = without_intervals(&args.evaluation());
+        let mut options = without_intervals(&args.evaluation());
+        if elsewhere.is_some() {
+            options.tokens_per_batch = TOKENS_ELSEWHERE;
+        }
         let mut by = |rows: &'a Dataset| {
-            Judge::new(model, rows, options.clone(), args.engine(), &mut stop).map_err(interrupt::told)
+            Judge::new(model, rows, options.clone(), args.engine(), elsewhere, &mut stop).map_err(interrupt::told)
         };
         let judge = by(&data.search)?;
         let glance = data.glance.as_ref().map(by).transpose()?;
@@ -92,7 +101,7 @@ impl<'a> Work<'a> {
         if settings.strategy == Strategy::Cost {
             prepare(args, model, data, settings, &mut shop)?;
         }
-        Ok(Work { shop, judge, glance, watch, costs, baseline })
+        Ok(Work { shop, judge, glance, elsewhere, watch, costs, baseline })
     }
 
     /// A search that has not begun.

@@ -3,6 +3,7 @@
 use crate::args::positive;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use sparing_optimize::Elsewhere;
 use std::path::PathBuf;
 #[cfg(feature = "train")]
 use {sparing_model::Error, sparing_model::Model, sparing_tasks::Dataset, std::path::Path};
@@ -166,6 +167,28 @@ impl Tutor<'_> {
             let _ = std::fs::remove_dir_all(self.directory.join(name));
         }
         trained.ok_or_else(|| Error::new("stopped"))
+    }
+}
+
+/// Where candidates answer while they are searched for: on the device that trains, if that is not the one that the engine runs on.
+/// Numbers that are rounded and what is chosen while a model runs are the engine's alone.
+pub fn elsewhere(args: &TutorArgs) -> Result<Option<Box<Elsewhere<'static>>>, Failure> {
+    if !args.recover || args.device == "cpu" {
+        return Ok(None);
+    }
+    #[cfg(not(feature = "train"))]
+    return Err(crate::commands::training().at("--recover"));
+    #[cfg(feature = "train")]
+    {
+        use sparing_model::{Executor, Precision};
+        let device = sparing_train::device(&args.device)?;
+        Ok(Some(Box::new(move |model: &Model| {
+            let plan = &model.plan;
+            let exact = plan.precision == Some(Precision::F32) && plan.attention.is_none() && plan.functions.is_none();
+            let run = || sparing_train::BurnExecutor::from_model(model, &device);
+            let executor = exact.then(run).transpose()?;
+            Ok(executor.map(|executor| Box::new(executor) as Box<dyn Executor>))
+        })))
     }
 }
 
