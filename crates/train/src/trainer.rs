@@ -55,7 +55,8 @@ pub struct TrainOptions {
     /// Save after this many minutes.
     #[serde(skip)]
     pub checkpoint_minutes: f64,
-    /// Fetch losses from the device after this many updates: a GPU waits for nobody in between.
+    /// Fetch losses from the device after this many updates, or about once a second: a GPU waits for nobody in between,
+    /// and nobody runs far ahead of it.
     #[serde(skip)]
     pub log_every: u64,
 }
@@ -200,7 +201,7 @@ pub fn train(
             saved = (Instant::now(), state.step);
         }
         run.update(&mut state, parameters, &mut optimizer)?;
-        if state.step.is_multiple_of(options.log_every.max(1)) {
+        if state.step >= run.fetch_at {
             run.flush(&mut state)?;
         }
         let event = Event::Step { step: state.step, total: run.total, loss: run.loss, speed: run.speed() };
@@ -248,6 +249,9 @@ struct Run<'a> {
     batches: Option<(u64, Vec<Vec<usize>>)>,
     /// Updates whose numbers are still on the device.
     pending: Vec<Pending>,
+    /// When they were last fetched, and the step at which they are to be fetched again.
+    fetched: Instant,
+    fetch_at: u64,
     /// The last loss that is known.
     loss: f64,
     start: Instant,
@@ -271,8 +275,21 @@ impl<'a> Run<'a> {
         let per_epoch = examples.div_ceil(options.batch).div_ceil(options.accumulate) as u64;
         let total = options.steps.unwrap_or(per_epoch * options.epochs);
         let log = Log::open(&work.log(), state.step, state.evaluated)?;
-        let (batches, pending, loss) = (None, Vec::new(), f64::NAN);
-        Ok(Run { objective, options, log, per_epoch, total, batches, pending, loss, start: Instant::now(), tokens: 0 })
+        let now = Instant::now();
+        Ok(Run {
+            objective,
+            options,
+            log,
+            per_epoch,
+            total,
+            batches: None,
+            pending: Vec::new(),
+            fetched: now,
+            fetch_at: 0,
+            loss: f64::NAN,
+            start: now,
+            tokens: 0,
+        })
     }
 
     /// Tokens per second since this run began.
@@ -355,6 +372,7 @@ impl<'a> Run<'a> {
     /// Fetches the numbers that are still on the device and writes them down.
     fn flush(&mut self, state: &mut State) -> Result<(), Error> {
         let epochs = self.per_epoch as f64;
+        let updates = self.pending.len() as f64;
         for p in std::mem::take(&mut self.pending) {
             let (loss, norm) = (number(p.loss)?, number(p.norm)?);
             if !loss.is_finite() || !norm.is_finite() {
@@ -369,6 +387,9 @@ impl<'a> Run<'a> {
             let line = Line::Step { step: p.step, epoch, loss, rate: p.rate, norm, tokens: p.tokens };
             self.log.write(&line)?;
         }
+        let in_a_second = updates / self.fetched.elapsed().as_secs_f64().max(1e-6);
+        self.fetched = Instant::now();
+        self.fetch_at = state.step + (in_a_second as u64).clamp(1, self.options.log_every.max(1));
         debug_assert!(state.step >= state.evaluated);
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::globals::Windowed;
 use super::input::{Heads, Input};
 use super::work::product;
 use super::{Attention, at_least_one, projections, relative};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
@@ -48,19 +48,26 @@ impl Attention for Etc {
     }
 }
 
+/// Rows of each head, `[heads, rows * width]`, by their numbers: `[heads, numbers * width]`.
+fn picked(rows: Tensor<2>, numbers: Vec<i32>, width: usize) -> Tensor<2> {
+    let ([heads, all], count) = (rows.dims(), numbers.len());
+    let device = rows.device().without_autodiff();
+    let numbers = Tensor::<1, Int>::from_data(TensorData::new(numbers, [count]), &device);
+    rows.reshape([heads, all / width, width]).select(1, numbers).reshape([heads, count * width])
+}
+
 impl Etc {
     fn mix(&self, heads: &Heads, labels: Tensor<2>) -> Tensor<3> {
         let [groups, length, width] = heads.dims();
         let (globals, cut) = (self.globals.min(length), self.labels as isize);
         let reach = self.radius.min(length);
-        let rows = heads.own(labels, 2 * self.labels + 4);
+        let rows = heads.own(labels.clone(), 2 * self.labels + 4);
         let query = split(heads.scaled_query(), reach);
         let seen = |q: isize, k: isize| (q - k).abs() <= reach as isize;
-        let distance = |q: usize, k: usize| {
-            let away = k as isize - reach as isize - q as isize;
-            (away.clamp(-cut, cut) + cut) as usize
-        };
-        let near = relative::scores(query.clone(), rows.clone(), 3 * reach, distance);
+        // Labels of the distances in the window, from the farthest before to the farthest after.
+        let away = 1 - 2 * reach as isize..2 * reach as isize;
+        let by_distance = away.map(|away| (away.clamp(-cut, cut) + cut) as i32).collect();
+        let near = relative::scores(query.clone(), heads.own(picked(labels, by_distance, width), 4 * reach - 1));
         let label = |number: usize| rows.clone().slice_dim(1, 2 * self.labels + number..2 * self.labels + number + 1);
         let far = broadcast(query, label(1).reshape([groups, 1, width, 1]));
         // Global queries: one label for global keys and one for others.

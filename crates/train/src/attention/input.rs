@@ -164,8 +164,10 @@ impl Heads {
         if self.lengths.iter().all(|real| *real >= length) {
             return None;
         }
-        let hidden = |real: usize| (0..length).map(move |token| if token < real { 0.0 } else { HIDDEN });
-        let values: Vec<f32> = self.lengths.iter().flat_map(|real| hidden(*real)).collect();
+        let mut values = vec![0.0; self.lengths.len() * length];
+        for (row, real) in values.chunks_exact_mut(length).zip(&self.lengths) {
+            row[(*real).min(length)..].fill(HIDDEN);
+        }
         Some(constant(values, [self.lengths.len(), 1, length], &self.device()))
     }
 

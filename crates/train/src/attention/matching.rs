@@ -24,7 +24,7 @@ impl Attention for SignMatching {
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        input.by_head(|heads| Ok(self.mix(heads)))
+        input.by_head(|heads| self.mix(heads))
     }
 }
 
@@ -34,7 +34,7 @@ fn signs(x: Tensor<3>) -> Tensor<3> {
 }
 
 impl SignMatching {
-    fn mix(&self, heads: &Heads) -> Tensor<3> {
+    fn mix(&self, heads: &Heads) -> Result<Tensor<3>, Error> {
         let [groups, length, width] = heads.dims();
         let keep = self.keys.min(length);
         let padding = heads.padding(length);
@@ -47,10 +47,7 @@ impl SignMatching {
         if let Some(padding) = &padding {
             alike = alike + plain(padding.clone());
         }
-        // Of keys that are equally alike the first: a hundredth over the length is less than any difference.
-        let place = Tensor::<1, burn::tensor::Int>::arange(0..length as i64, &alike.device()).float();
-        let alike = alike - place.mul_scalar(0.01 / length as f64).reshape([1, 1, length]);
-        let kept = largest(alike, keep).reshape([groups, keep, 1]);
+        let kept = largest(alike, keep)?.reshape([groups, keep, 1]);
         let pick = |x: Tensor<3>| {
             let columns = x.dims()[2];
             x.gather(1, kept.clone().expand([groups, keep, columns]))
@@ -58,6 +55,6 @@ impl SignMatching {
         let hidden = padding.map(|padding| pick(padding.swap_dims(1, 2)).swap_dims(1, 2));
         let mixed = dense(heads.scaled_query(), pick(heads.key.clone()), pick(heads.value.clone()), [hidden, None]);
         debug_assert_eq!(mixed.dims(), [groups, length, width]);
-        mixed
+        Ok(mixed)
     }
 }

@@ -105,9 +105,9 @@ impl Remembering {
         let [_, length, width] = input.dims();
         let size = self.segment;
         let reach = (1 + self.memory + self.older.map_or(0, |older| older.0)) * size;
-        // Rows for distances from `1 - size` (a later token of the segment) to `reach - 1`.
+        // Rows for distances from `reach - 1` to `1 - size` (a later token of the segment).
         let distances = reach + size - 1;
-        let shifted = (0..distances).map(|at| at as f64 - (size - 1) as f64);
+        let shifted = (0..distances).map(|at| (reach - 1) as f64 - at as f64);
         let waves = constant(waves(shifted, width), [distances, width], &input.x.device());
         let rows = folded(layers::linear(waves, input.tensor("position.weight")?, None), 1, input.heads);
         let [heads, _, head_width] = rows.dims();
@@ -140,7 +140,7 @@ impl Remembering {
         let own = Table::window(blocks, 0, 0);
         let past = heads.causal.then(|| band(size, 0, 0, |q, k| k <= q, &device));
         let (key, value) = (split(heads.key.clone(), size), split(heads.value.clone(), size));
-        let scores = known.scores(key.clone(), |q, k| q + size - 1 - k);
+        let scores = known.scores(key.clone(), 0, 1);
         let scores = masked(scores, [own.padding(heads, blocks, size), past]);
         let mut parts = vec![Part { scores, values: value.clone() }];
         // No gradient flows into what is remembered.
@@ -148,7 +148,7 @@ impl Remembering {
         let memory = self.memory.min(blocks - 1);
         if memory > 0 {
             let table = before(blocks, memory, 0);
-            let scores = known.scores(table.gather(key.clone()), |q, k| q + memory * size + size - 1 - k);
+            let scores = known.scores(table.gather(key.clone()), memory * size, 1);
             let masks = [table.mask(size, |_| false, &device), table.padding(heads, blocks, size)];
             parts.push(Part { scores: masked(scores, masks), values: table.gather(value.clone()) });
         }
@@ -167,9 +167,7 @@ impl Remembering {
             let shorten = |x: Tensor<4>, kernel| {
                 table.gather(compressed(zeroed(x), kernel, rate).reshape([groups, blocks, short, width]))
             };
-            let far = (older + self.memory) * size;
-            // As far away as the last token of the group.
-            let scores = known.scores(shorten(key, by_key), |q, k| q + far + size - 1 - (k * rate + rate - 1));
+            let scores = known.scores(shorten(key, by_key), (older + self.memory) * size, rate);
             let masks = [table.mask(short, |_| false, &device), self.padding(heads, &table, blocks, rate)];
             parts.push(Part { scores: masked(scores, masks), values: shorten(value, by_value) });
         }
@@ -201,11 +199,18 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// `(q + u) · k + (q + v) · r`.
-    fn scores(&self, keys: Tensor<4>, distance: impl Fn(usize, usize) -> usize) -> Tensor<4> {
-        let count = keys.dims()[2];
-        let away = relative::scores(self.position.clone(), self.rows.clone(), count, distance);
-        product(self.content.clone(), keys.transpose()) + away
+    /// `(q + u) · k + (q + v) · r` for keys of which the first is `start` tokens before the block. Each is of `rate` tokens and
+    /// as far away as the last of them.
+    fn scores(&self, keys: Tensor<4>, start: usize, rate: usize) -> Tensor<4> {
+        let ([groups, blocks, size, _], count) = (self.position.dims(), keys.dims()[2]);
+        let first = self.rows.dims()[1] + 1 - 2 * size - start;
+        let rows = self.rows.clone().slice_dim(1, first..first + count * rate + size - 1);
+        let away = relative::scores(self.position.clone(), rows);
+        let away = match rate {
+            1 => away,
+            _ => away.reshape([groups, blocks, size * count, rate]).slice_dim(3, rate - 1..rate),
+        };
+        product(self.content.clone(), keys.transpose()) + away.reshape([groups, blocks, size, count])
     }
 }
 

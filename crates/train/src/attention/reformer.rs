@@ -3,11 +3,11 @@
 use super::blocks::{Table, join, split};
 use super::fresh::{Fresh, Sizes, orthogonal};
 use super::input::{HIDDEN, Heads, Input, constant, plain};
-use super::permute::{inverse, permuted};
+use super::permute::Order;
 use super::work::{product, softmax};
 use super::{Attention, at_least_one};
 use crate::random::Random;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
@@ -55,8 +55,9 @@ impl Attention for Reformer {
         let query = input.mapped("query.weight")?;
         let value = input.mapped("value.weight")?;
         let heads = input.heads_of(query.clone(), unit(query), value);
-        let rounds: Vec<_> = (0..self.hashes).map(|round| self.round(&heads, input.seed, round)).collect();
-        Ok(weighed(rounds))
+        let rounds: Result<Vec<_>, Error> =
+            (0..self.hashes).map(|round| self.round(&heads, input.seed, round)).collect();
+        Ok(weighed(rounds?))
     }
 }
 
@@ -79,8 +80,8 @@ fn weighed(rounds: Vec<(Tensor<3>, Tensor<3>)>) -> Tensor<3> {
 }
 
 impl Reformer {
-    /// The hash of every token as a number, `[groups, length]`: the largest of all directions and their opposites.
-    fn hash(&self, heads: &Heads, seed: u64, round: usize) -> Tensor<2> {
+    /// The hash of every token, `[groups, length]`: the largest of all directions and their opposites.
+    fn hash(&self, heads: &Heads, seed: u64, round: usize) -> Tensor<2, Int> {
         let [groups, length, width] = heads.dims();
         let half = self.buckets / 2;
         let mut random = Random::at(self.seed, &[seed, round as u64]);
@@ -88,37 +89,30 @@ impl Reformer {
         let rotation = constant(orthogonal(half, width, &mut random), [1, half, width], &device);
         let key = plain(heads.key.clone());
         let along = product(key, rotation.transpose().expand([groups, width, half]));
-        Tensor::cat(vec![along.clone(), along.neg()], 2).argmax(2).float().reshape([groups, length])
+        Tensor::cat(vec![along.clone(), along.neg()], 2).argmax(2).reshape([groups, length])
     }
 
     /// One round: what was mixed, and the logarithm of the sum of what was seen, `[groups, length, 1]`.
-    fn round(&self, heads: &Heads, seed: u64, round: usize) -> (Tensor<3>, Tensor<3>) {
+    fn round(&self, heads: &Heads, seed: u64, round: usize) -> Result<(Tensor<3>, Tensor<3>), Error> {
         let [groups, length, width] = heads.dims();
         let size = self.chunk.min(length);
         let hash = self.hash(heads, seed, round);
         let device = hash.device();
         let place = constant((0..length).map(|at| at as f32).collect(), [1, length], &device);
         let place = place.expand([groups, length]);
-        // By hash, then by place; padding last. Whole numbers, exact up to 2^24.
-        let mut sorted_by = hash.clone().mul_scalar(length as f64) + place.clone();
-        if let Some(padding) = heads.padding(length) {
-            let last = plain(padding).lower_scalar(-1.0).float().reshape([groups, length]);
-            sorted_by = sorted_by + last.mul_scalar((self.buckets * length) as f64);
-        }
-        let order = sorted_by.argsort(1);
-        let back = inverse(order.clone());
-        let of = |x: &Tensor<3>| split(permuted(x.clone(), &order, &back), size);
+        let order = Order::by_bucket(hash.clone(), self.buckets, &heads.lengths)?;
+        let of = |x: &Tensor<3>| split(order.apply(x.clone()), size);
         let query = of(&heads.scaled_query());
         let blocks = query.dims()[1];
         let before = Table::window(blocks, 1, 0);
         let scores = product(query, before.gather(of(&heads.key)).transpose());
         // Hash and place of sorted tokens, as numbers, to compare.
         let tag = |x: Tensor<2>| {
-            let tags = x.gather(1, order.clone()).reshape([groups, length, 1]);
+            let tags = x.gather(1, order.there.clone()).reshape([groups, length, 1]);
             let filled = split(tags.add_scalar(1.0), size);
             (filled.clone(), before.gather(filled).swap_dims(2, 3))
         };
-        let (own_hash, hashes) = tag(hash);
+        let (own_hash, hashes) = tag(hash.float());
         let (own_place, places) = tag(place);
         let shape = scores.dims();
         let other = own_hash.expand(shape).not_equal(hashes.expand(shape)).float().mul_scalar(HIDDEN);
@@ -128,7 +122,7 @@ impl Reformer {
             mask = mask + places.expand(shape).greater(own_place.expand(shape)).float().mul_scalar(HIDDEN);
         }
         if let Some(padding) = heads.padding(length) {
-            let padding = plain(padding).reshape([groups, length]).gather(1, order.clone());
+            let padding = plain(padding).reshape([groups, length]).gather(1, order.there.clone());
             mask = mask + before.gather(split(padding.reshape([groups, length, 1]), size)).swap_dims(2, 3);
         }
         if let Some(absent) = before.mask(size, |_| false, &device) {
@@ -139,9 +133,9 @@ impl Reformer {
         let most = scores.clone().detach().max_dim(3);
         let seen = (scores.clone() - most.clone()).exp().sum_dim(3).log() + most;
         let mixed = product(softmax(scores), before.gather(of(&heads.value)));
-        let unsorted = |x: Tensor<4>| permuted(join(x, length), &back, &order);
+        let unsorted = |x: Tensor<4>| order.undo(join(x, length));
         let (mixed, seen) = (unsorted(mixed), unsorted(seen));
         debug_assert_eq!(mixed.dims(), [groups, length, width]);
-        (mixed, seen)
+        Ok((mixed, seen))
     }
 }

@@ -32,7 +32,7 @@ impl Attention for Routing {
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        input.by_head(|heads| Ok(self.mix(heads)))
+        input.by_head(|heads| self.mix(heads))
     }
 }
 
@@ -58,7 +58,7 @@ impl Routing {
         centres
     }
 
-    fn mix(&self, heads: &Heads) -> Tensor<3> {
+    fn mix(&self, heads: &Heads) -> Result<Tensor<3>, Error> {
         let [groups, length, width] = heads.dims();
         let clusters = self.clusters.min(length);
         let each = length.div_ceil(clusters);
@@ -74,9 +74,9 @@ impl Routing {
             if let Some(padding) = heads.padding(length) {
                 near = near + plain(padding);
             }
-            largest(near, each).reshape([groups, clusters * each])
+            Ok::<_, Error>(largest(near, each)?.reshape([groups, clusters * each]))
         };
-        let (queries, keys) = (taken(q), taken(k));
+        let (queries, keys) = (taken(q)?, taken(k)?);
         let pick = |x: Tensor<3>, which: &Tensor<2, Int>| {
             let columns = x.dims()[2];
             let which = which.clone().reshape([groups, clusters * each, 1]).expand([groups, clusters * each, columns]);
@@ -94,6 +94,6 @@ impl Routing {
         let places = queries.reshape([groups, clusters * each, 1]).expand([groups, clusters * each, width + 1]);
         let sums = Tensor::zeros([groups, length, width + 1], &mixed.device());
         let sums = sums.scatter(1, places, mixed, burn::tensor::IndexingUpdateOp::Add);
-        sums.clone().slice_dim(2, 0..width) / sums.slice_dim(2, width..width + 1).clamp_min(1.0)
+        Ok(sums.clone().slice_dim(2, 0..width) / sums.slice_dim(2, width..width + 1).clamp_min(1.0))
     }
 }

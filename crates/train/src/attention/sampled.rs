@@ -10,7 +10,7 @@ use super::work::{product, softmax};
 use super::{Attention, projections};
 use crate::layers;
 use crate::random::Random;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
@@ -81,47 +81,51 @@ impl Attention for MonteCarlo {
         let heads = input.all()?;
         let [groups, _, head_width] = heads.dims();
         let (shares, budget) = budgets(&heads, width, self.alpha);
-        let weight = input.tensor("value.weight")?;
-        let numbers = plain(weight.clone()).try_into_vec_as::<f32>();
-        let numbers = numbers.map_err(|e| Error::new(format!("the device gave no weights: {e:?}")))?;
-        // One sequence of inputs per head, by the squared norms of their weights; token j uses the first of it.
-        let (mut drawn, mut over) = (Vec::new(), Vec::new());
-        for (head, map) in numbers.chunks_exact(head_width * width).enumerate() {
-            let norm = |i: usize| map.iter().skip(i).step_by(width).map(|w| f64::from(*w).powi(2)).sum::<f64>();
-            let norms: Vec<f64> = (0..width).map(norm).collect();
-            let total: f64 = norms.iter().sum();
-            let mut random = Random::at(self.seed, &[input.seed, head as u64]);
-            for _ in 0..width {
-                let mut left = random.uniform() * total;
-                let place = norms.iter().position(|norm| {
-                    left -= norm;
-                    left < 0.0
-                });
-                let place = place.unwrap_or(width - 1);
-                drawn.push((place, head));
-                over.push((total / norms[place].max(1e-30)) as f32);
-            }
-        }
-        let device = weight.device().without_autodiff();
-        let indices = |values: Vec<i32>| -> Tensor<1, Int> {
-            let count = values.len();
-            Tensor::from_data(TensorData::new(values, [count]), &device)
-        };
-        let columns = indices(drawn.iter().map(|(place, _)| *place as i32).collect());
-        let rows = input.x.clone().reshape([batch * length, width]).select(1, columns);
+        let weight = input.tensor("value.weight")?.reshape([input.heads, head_width, width]);
+        let Drawn { places, over } = self.draw(plain(weight.clone()), input.seed);
+        let all = input.heads * width;
+        let rows = input.x.clone().reshape([batch * length, width]).select(1, places.clone().reshape([all]));
         let rows = folded(rows, batch, input.heads);
         // The weights of the drawn inputs, `[heads * draws, head width]`.
-        let turned = weight.reshape([input.heads, head_width, width]).swap_dims(1, 2);
-        let places = indices(drawn.iter().map(|(place, head)| (head * width + place) as i32).collect());
-        let maps = turned.reshape([input.heads * width, head_width]).select(0, places);
+        let heads_first = Tensor::<1, Int>::arange(0..input.heads as i64, (&places.device(), places.dtype()));
+        let places = places + heads_first.mul_scalar(width as i64).reshape([input.heads, 1]);
+        let maps = weight.swap_dims(1, 2).reshape([all, head_width]).select(0, places.reshape([all]));
         let maps = heads.own(maps.reshape([input.heads, width * head_width]), width);
-        let over = constant(over, [input.heads, width], &device);
         let over = heads.own(over, 1);
         let kept = first(&budget, width) * over / budget.clone();
         let sampled = product(rows * like(kept, &shares), maps);
         let exact = budget.greater_equal_scalar(width as f64).expand([groups, length, head_width]);
         let value = sampled.mask_where(exact, heads.value.clone());
         Ok(product(shares, value))
+    }
+}
+
+/// As many inputs of each head as there are.
+struct Drawn {
+    /// Which ones, `[heads, width]`.
+    places: Tensor<2, Int>,
+    /// One over how likely each was, `[heads, width]`.
+    over: Tensor<2>,
+}
+
+impl MonteCarlo {
+    /// One sequence of inputs per head, each drawn by the squared norms of its weights `[heads, head width, width]`; token j uses
+    /// the first of it. Drawn where the weights are: nothing is waited for.
+    fn draw(&self, weight: Tensor<3>, seed: u64) -> Drawn {
+        let [heads, _, width] = weight.dims();
+        let norms = (weight.clone() * weight).sum_dim(1);
+        let sums = norms.clone().cumsum(2);
+        let total = sums.clone().slice_dim(2, width - 1..width);
+        let uniform = |head: usize| {
+            let mut random = Random::at(self.seed, &[seed, head as u64]);
+            (0..width).map(|_| random.uniform() as f32).collect::<Vec<_>>()
+        };
+        let drawn = constant((0..heads).flat_map(uniform).collect(), [heads, width, 1], &norms.device());
+        let shape = [heads, width, width];
+        let below = sums.expand(shape).lower_equal((drawn * total.clone()).expand(shape));
+        let places = below.int().sum_dim(2).clamp_max(width as i32 - 1).reshape([heads, width]);
+        let chosen = norms.reshape([heads, width]).gather(1, places.clone()).clamp_min(1e-30);
+        Drawn { places, over: total.reshape([heads, 1]) / chosen }
     }
 }
 

@@ -42,8 +42,15 @@ struct Sums {
 
 impl Sums {
     fn new(ids: &[u32], rows: usize) -> Sums {
-        let mut order: Vec<i32> = (0..ids.len() as i32).collect();
-        order.sort_by_key(|token| ids[*token as usize]);
+        // A counting sort.
+        let mut next = vec![0; rows + 1];
+        ids.iter().for_each(|id| next[*id as usize + 1] += 1);
+        (0..rows).for_each(|id| next[id + 1] += next[id]);
+        let mut order = vec![0i32; ids.len()];
+        for (token, id) in ids.iter().enumerate() {
+            order[next[*id as usize]] = token as i32;
+            next[*id as usize] += 1;
+        }
         let mut sorted: Vec<i32> = order.iter().map(|token| ids[*token as usize] as i32).collect();
         let filled = (ids.len() + 1).next_multiple_of(BLOCK);
         order.resize(filled, 0);

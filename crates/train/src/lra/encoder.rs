@@ -163,12 +163,11 @@ impl Encoder {
                 x.slice_dim(1, place..place + 1).reshape([count, width])
             }
             Pool::Mean => {
-                let shares = batch.lengths.iter().flat_map(|real| {
-                    let share = 1.0 / (*real - self.extra()) as f32;
-                    let counts = move |at: &usize| (self.extra()..*real).contains(at);
-                    (0..length).map(move |at| if counts(&at) { share } else { 0.0 })
-                });
-                let shares = constant(shares.collect(), [count, 1, length], device);
+                let mut shares = vec![0.0; count * length];
+                for (row, real) in shares.chunks_exact_mut(length).zip(&batch.lengths) {
+                    row[self.extra()..*real].fill(1.0 / (*real - self.extra()) as f32);
+                }
+                let shares = constant(shares, [count, 1, length], device);
                 shares.matmul(x).reshape([count, width])
             }
         })

@@ -3,6 +3,7 @@
 mod clock;
 mod config;
 mod encoder;
+mod record;
 #[cfg(test)]
 mod tests;
 mod training;
@@ -11,4 +12,5 @@ pub use clock::BlockClock;
 pub use config::{CONFIGURATIONS, EncoderConfig, Pool, Positions, Recipes, Training, recipes};
 pub(crate) use encoder::sines;
 pub use encoder::{Encoder, Mode};
-pub use training::{Data, Job, RECORD, Record, accuracy, run};
+pub use record::{RECORD, Record};
+pub use training::{Data, Job, accuracy, run};

@@ -27,6 +27,7 @@ fn job(training: Training, name: &str, kind: Kind) -> Job {
         evaluate_every: 75,
         checkpoint_steps: 1000,
         stop_at: None,
+        deadline: None,
     }
 }
 
@@ -40,10 +41,9 @@ fn training_learns() {
         let folder = tempfile::tempdir().unwrap();
         let job = job(training.clone(), &name, kind);
         let record = run(&job, &data, folder.path(), ("cpu", Device::flex()), &|| 0, &mut |_| true).unwrap().unwrap();
-        assert!(record.score > 0.2 && record.late_loss < 2.2, "{record:?}");
+        assert!(record.score.unwrap() > 0.2 && record.late_loss.unwrap() < 2.2, "{record:?}");
         assert_eq!((record.steps, record.tested), (150, 100));
-        let text = std::fs::read(folder.path().join(RECORD)).unwrap();
-        assert_eq!(serde_json::from_slice::<Record>(&text).unwrap(), record);
+        assert_eq!(Record::read(folder.path()).unwrap(), Some(record));
     }
 }
 
@@ -63,4 +63,38 @@ fn training_goes_on_where_it_stopped() {
     assert_eq!(early.steps, 5);
     let late = run(&job, &data, parts.path(), cpu(), &|| 0, &mut |_| true).unwrap().unwrap();
     assert_eq!((late.score, late.late_loss, late.steps), (once.score, once.late_loss, 12));
+}
+
+/// At its deadline a training scores what it has, says so in its record and can go on.
+#[test]
+fn a_deadline_ends_with_a_record() {
+    let (mut training, data) = short();
+    training.steps = 6;
+    let (_, kind) = catalogue().unwrap().into_iter().find(|(name, _)| name == "linear").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cpu = || ("cpu", Device::flex());
+    let whole = job(training, "linear", kind);
+    let late = Job { deadline: Some(std::time::Instant::now()), ..whole.clone() };
+    let first = run(&late, &data, folder.path(), cpu(), &|| 0, &mut |_| true).unwrap().unwrap();
+    assert_eq!((first.steps, first.planned, first.best_step), (1, 6, 1));
+    assert!(first.score.is_some() && first.dev.is_some() && first.late_loss.is_some());
+    assert_eq!(Record::read(folder.path()).unwrap(), Some(first));
+    let last = run(&whole, &data, folder.path(), cpu(), &|| 0, &mut |_| true).unwrap().unwrap();
+    assert_eq!(last.steps, 6);
+}
+
+/// A training that is killed has left a record of how far it was.
+#[test]
+fn a_record_is_there_while_training_goes_on() {
+    let (mut training, data) = short();
+    training.steps = 4;
+    let (_, kind) = catalogue().unwrap().into_iter().find(|(name, _)| name == "linear").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job { evaluate_every: 2, ..job(training, "linear", kind) };
+    let mut stop = |event: &crate::Event| !matches!(event, crate::Event::Step { step: 3, .. });
+    let none = run(&job, &data, folder.path(), ("cpu", Device::flex()), &|| 7, &mut stop).unwrap();
+    assert_eq!(none, None);
+    let left = Record::read(folder.path()).unwrap().unwrap();
+    assert_eq!((left.steps, left.best_step, left.score, left.peak_bytes), (2, 2, None, 7));
+    assert!(left.dev.is_some() && left.late_loss.is_some());
 }

@@ -2,21 +2,24 @@
 
 use super::config::Training;
 use super::encoder::{Encoder, Mode};
+use super::record::{Record, late_loss};
+use crate::Parameters;
 use crate::attention::Kind;
 use crate::checkpoint::Work;
 use crate::losses::cross_entropy;
 use crate::objective::{Loss, Objective, Pass};
 use crate::trainer::{Event, Judge, TrainOptions, Watch, train};
-use crate::{Parameters, log};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use serde::{Deserialize, Serialize};
 use sparing_model::{Error, OwnedTensor, Weights, write_directory};
 use sparing_tasks::lra::{Example, Set, Task};
 use sparing_tasks::{Metric, Value};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often what is known is written down while training.
+const TELL: Duration = Duration::from_secs(10);
 
 /// What is trained on and judged by.
 pub struct Data {
@@ -49,51 +52,9 @@ pub struct Job {
     pub checkpoint_steps: u64,
     /// Stop here and save, to go on another time.
     pub stop_at: Option<u64>,
+    /// The same by the clock.
+    pub deadline: Option<Instant>,
 }
-
-/// What came of a training; a row of the table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// The task.
-    pub task: Task,
-    /// What the configuration is called.
-    pub configuration: String,
-    /// What the mechanism is called.
-    pub attention: String,
-    /// The mechanism.
-    pub kind: Kind,
-    /// Seed.
-    pub seed: u64,
-    /// Updates done.
-    pub steps: u64,
-    /// Updates planned.
-    pub planned: u64,
-    /// Examples per update.
-    pub batch: usize,
-    /// Longest sequence.
-    pub length: usize,
-    /// Share of the test set that is right, with the numbers that were best on the dev set.
-    pub score: f64,
-    /// Examples of the test set.
-    pub tested: usize,
-    /// Best share of the dev set that was right, and after how many updates.
-    pub dev: f64,
-    /// See `dev`.
-    pub best_step: u64,
-    /// Mean loss of the last tenth of the updates.
-    pub late_loss: f64,
-    /// Updates per second, evaluations left out.
-    pub steps_per_second: f64,
-    /// Most memory in use, bytes: the device's, or the process's on the CPU. 0: not known.
-    pub peak_bytes: u64,
-    /// Trained numbers.
-    pub parameters: usize,
-    /// Where it was computed.
-    pub device: String,
-}
-
-/// The file of a record.
-pub const RECORD: &str = "record.json";
 
 struct Classes<'a> {
     encoder: &'a Encoder,
@@ -148,14 +109,15 @@ struct DevJudge<'a> {
     set: &'a Set,
     batch: usize,
     best: &'a Path,
-    seconds: f64,
+    /// Spent here, which is not training.
+    seconds: &'a Cell<f64>,
 }
 
 impl Judge for DevJudge<'_> {
     fn evaluate(&mut self, parameters: &Parameters, watch: &mut Watch<'_>) -> Result<Option<Vec<Value>>, Error> {
         let start = Instant::now();
         let found = accuracy(self.encoder, parameters, self.set, self.batch, watch)?;
-        self.seconds += start.elapsed().as_secs_f64();
+        self.seconds.set(self.seconds.get() + start.elapsed().as_secs_f64());
         Ok(found.map(|value| vec![Value { metric: Metric::Accuracy, value, interval: None }]))
     }
 
@@ -166,8 +128,33 @@ impl Judge for DevJudge<'_> {
     }
 }
 
-/// Trains in a directory, from the checkpoint there if there is one, and writes the record. `None` if it was asked to stop
-/// or has come to where it should stop: the same call goes on.
+/// How fast updates are done, evaluations left out.
+struct Speed<'a> {
+    /// The first update of this call and when it was done: what comes before is compiling.
+    first: Option<(u64, Instant)>,
+    done: u64,
+    evaluating: &'a Cell<f64>,
+}
+
+impl Speed<'_> {
+    fn step(&mut self, step: u64) {
+        self.first.get_or_insert_with(|| {
+            self.evaluating.set(0.0);
+            (step, Instant::now())
+        });
+        self.done = step;
+    }
+
+    /// Updates per second; `None` if too few were done.
+    fn known(&self) -> Option<f64> {
+        let (first, since) = self.first?;
+        let seconds = since.elapsed().as_secs_f64() - self.evaluating.get();
+        (self.done > first && seconds > 0.0).then(|| (self.done - first) as f64 / seconds)
+    }
+}
+
+/// Trains in a directory, from the checkpoint there if there is one. The record is written as training goes and at its end, or
+/// where the job says to stop: then too the test set is scored, and the same call goes on. `None` if the watcher asked to stop.
 pub fn run(
     job: &Job,
     data: &Data,
@@ -198,60 +185,61 @@ pub fn run(
     let objective = Classes { encoder: &encoder, lengths: data.train.lengths(), set: &data.train };
     // What a pass of an update takes in memory, a pass without gradients takes thrice.
     let batch = 2 * t.batch;
-    let best = work.best();
-    let mut judge = DevJudge { encoder: &encoder, set: &data.dev, batch, best: &best, seconds: 0.0 };
-    let (mut first, mut done) = (None, 0);
+    let (best, evaluating) = (work.best(), Cell::new(0.0));
+    let mut judge = DevJudge { encoder: &encoder, set: &data.dev, batch, best: &best, seconds: &evaluating };
+    let mut record = Record::begun(job, trained, device_name, directory);
+    let mut speed = Speed { first: None, done: 0, evaluating: &evaluating };
+    let stop =
+        |done: u64| done >= job.stop_at.unwrap_or(u64::MAX) || job.deadline.is_some_and(|at| Instant::now() >= at);
+    let (mut told, mut stopped, mut failed) = (Instant::now(), false, None);
     let finish = {
-        let stop_at = job.stop_at.unwrap_or(u64::MAX);
         let mut until = |event: &Event| {
-            if let Event::Step { step, .. } = event {
-                first.get_or_insert((*step, Instant::now()));
-                done = *step;
+            match event {
+                Event::Step { step, loss, .. } => {
+                    speed.step(*step);
+                    record.steps = *step;
+                    record.late_loss = Some(*loss).filter(|loss| loss.is_finite());
+                    stopped = stop(*step);
+                }
+                Event::Evaluated { step, metrics, best: true } => {
+                    (record.dev, record.best_step) = (metrics.first().map(|value| value.value), *step);
+                    told -= TELL;
+                }
+                _ => {}
             }
-            watch(event) && done < stop_at
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                record.measured(speed.known(), peak());
+                failed = record.write(directory).err();
+            }
+            watch(event) && !stopped && failed.is_none()
         };
         train(BTreeMap::new(), &mut parameters, &objective, &options, &work, Some(&mut judge), &mut until)?
     };
-    let seconds = first.map_or(0.0, |(_, since)| since.elapsed().as_secs_f64()) - judge.seconds;
-    let updates = first.map_or(0, |(step, _)| done - step);
-    let stopped_here = job.stop_at.is_some_and(|stop| done >= stop);
-    if !finish.complete && !stopped_here {
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    record.measured(speed.known(), peak());
+    if !finish.complete && !stopped {
         return Ok(None);
     }
-    if finish.state.best.is_some() {
-        let kept = Weights::open(&best)?;
-        parameters = Parameters::from_weights(&kept, &parameters.device().clone().without_autodiff())?;
+    let mut kept = finish.state.best;
+    if finish.state.evaluated < finish.state.step {
+        let Some(dev) = accuracy(&encoder, &parameters, &data.dev, batch, watch)? else { return Ok(None) };
+        if kept.is_none_or(|best| dev > best.value) {
+            kept = None;
+            (record.dev, record.best_step) = (Some(dev), finish.state.step);
+        }
+    }
+    if let Some(best_so_far) = kept {
+        (record.dev, record.best_step) = (Some(best_so_far.value), best_so_far.step);
+        let device = parameters.device().clone().without_autodiff();
+        parameters = Parameters::from_weights(&Weights::open(&best)?, &device)?;
     }
     let Some(score) = accuracy(&encoder, &parameters, &data.test, batch, watch)? else { return Ok(None) };
-    let losses: Vec<f64> = log::read(&work.log())?
-        .iter()
-        .filter_map(|line| if let log::Line::Step { loss, .. } = line { Some(*loss) } else { None })
-        .collect();
-    let late = &losses[losses.len() - losses.len().div_ceil(10)..];
-    let record = Record {
-        task: job.task,
-        configuration: job.configuration.clone(),
-        attention: job.attention.clone(),
-        kind: job.kind.clone(),
-        seed: job.seed,
-        steps: finish.state.step,
-        planned: t.steps,
-        batch: t.batch,
-        length: t.length,
-        score,
-        tested: data.test.len(),
-        dev: finish.state.best.map_or(f64::NAN, |best| best.value),
-        best_step: finish.state.best.map_or(0, |best| best.step),
-        late_loss: late.iter().sum::<f64>() / late.len().max(1) as f64,
-        steps_per_second: if updates > 0 && seconds > 0.0 { updates as f64 / seconds } else { 0.0 },
-        peak_bytes: peak(),
-        parameters: trained,
-        device: device_name.to_string(),
-    };
-    let path = directory.join(RECORD);
-    let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: cannot be written ({e})", path.display()));
-    let text = serde_json::to_vec_pretty(&record).map_err(|e| failed(&e))?;
-    let beside = path.with_extension("partial");
-    fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).map_err(|e| failed(&e))?;
+    record.steps = finish.state.step;
+    record.late_loss = late_loss(&work.log())?;
+    (record.score, record.tested, record.peak_bytes) = (Some(score), data.test.len(), peak());
+    record.write(directory)?;
     Ok(Some(record))
 }

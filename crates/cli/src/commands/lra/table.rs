@@ -7,7 +7,7 @@ use crate::files;
 use crate::table::{Align, Table, bytes, count};
 use clap::Args;
 use sparing_tasks::lra::Task;
-use sparing_train::lra::{RECORD, Record};
+use sparing_train::lra::Record;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -89,10 +89,7 @@ fn read(args: &TableArgs) -> Result<Vec<Record>, Failure> {
     let failed = |e: std::io::Error| Failure::new(format!("{}: cannot be read ({e})", args.runs.display()));
     let mut records = Vec::new();
     for entry in std::fs::read_dir(&args.runs).map_err(failed)? {
-        let path = entry.map_err(failed)?.path().join(RECORD);
-        let Ok(text) = std::fs::read(&path) else { continue };
-        let record = serde_json::from_slice::<Record>(&text);
-        records.push(record.map_err(|e| Failure::new(format!("{}: not a record ({e})", path.display())))?);
+        records.extend(Record::read(&entry.map_err(failed)?.path())?);
     }
     records.sort_by(|a, b| (&a.attention, a.task.name(), a.seed).cmp(&(&b.attention, b.task.name(), b.seed)));
     Ok(records)
@@ -107,6 +104,28 @@ fn by_mechanism(records: &[Record]) -> BTreeMap<&str, BTreeMap<&'static str, &Re
     all
 }
 
+/// In percent, with a star if fewer updates were done than planned; of one that is not tested yet, the dev set's in brackets.
+fn score(record: &Record) -> String {
+    let star = if record.steps < record.planned { "*" } else { "" };
+    match (record.score, record.dev) {
+        (Some(score), _) => format!("{:.1}{star}", 100.0 * score),
+        (None, Some(dev)) => format!("({:.1}){star}", 100.0 * dev),
+        (None, None) => "–".to_string(),
+    }
+}
+
+/// What the signs in the first table mean, for those that are in it.
+fn legend(records: &[Record]) -> String {
+    let mut text = String::new();
+    if records.iter().any(|record| record.steps < record.planned) {
+        text += "\\* fewer updates than the others: see the tables below. ";
+    }
+    if records.iter().any(|record| record.score.is_none() && record.dev.is_some()) {
+        text += "In brackets: stopped before it was tested, so the dev set's score.";
+    }
+    if text.is_empty() { text } else { format!("{}\n\n", text.trim_end()) }
+}
+
 fn markdown(records: &[Record]) -> String {
     let all = by_mechanism(records);
     let tasks: Vec<Task> =
@@ -116,9 +135,9 @@ fn markdown(records: &[Record]) -> String {
     columns.extend([("mean", Align::Right), ("published: ListOps, text, retrieval, image, Pathfinder", Align::Left)]);
     let mut table = Table::new(&columns);
     for (name, of) in &all {
-        let scores: Vec<Option<f64>> = tasks.iter().map(|task| of.get(task.name()).map(|r| 100.0 * r.score)).collect();
-        let shown = scores.iter().map(|score| score.map_or("–".to_string(), |score| format!("{score:.1}")));
-        let known: Vec<f64> = scores.iter().flatten().copied().collect();
+        let of_task = |task: &Task| of.get(task.name());
+        let shown = tasks.iter().map(|task| of_task(task).map_or("–".to_string(), |record| score(record)));
+        let known: Vec<f64> = tasks.iter().filter_map(|task| Some(100.0 * of_task(task)?.score?)).collect();
         let mean = match known.len() == tasks.len() {
             true => format!("{:.1}", known.iter().sum::<f64>() / known.len() as f64),
             false => "–".to_string(),
@@ -127,7 +146,7 @@ fn markdown(records: &[Record]) -> String {
         let published = published.map_or("–".to_string(), |(_, scores)| scores.map(|s| format!("{s:.1}")).join(", "));
         table.row([name.to_string()].into_iter().chain(shown).chain([mean, published]));
     }
-    let mut text = format!("{}\n", table.markdown());
+    let mut text = format!("{}\n{}", table.markdown(), legend(records));
     for task in tasks {
         text += &format!("### {}\n\n{}\n", task.name(), details(&all, task).markdown());
     }
@@ -151,7 +170,9 @@ fn details(all: &BTreeMap<&str, BTreeMap<&'static str, &Record>>, task: Task) ->
     for (name, of) in all {
         let Some(record) = of.get(task.name()) else { continue };
         // 95% of a share's normal approximation.
-        let half = 196.0 * (record.score * (1.0 - record.score) / record.tested.max(1) as f64).sqrt();
+        let half = |share: f64| 196.0 * (share * (1.0 - share) / record.tested.max(1) as f64).sqrt();
+        let scored =
+            record.score.map_or("–".to_string(), |share| format!("{:.1} ± {:.1}", 100.0 * share, half(share)));
         let trained = match record.steps == record.planned {
             true => record.steps.to_string(),
             false => format!("{} of {}", record.steps, record.planned),
@@ -159,11 +180,11 @@ fn details(all: &BTreeMap<&str, BTreeMap<&'static str, &Record>>, task: Task) ->
         table.row([
             name.to_string(),
             knobs(record),
-            format!("{:.1} ± {half:.1}", 100.0 * record.score),
+            scored,
             trained,
             record.batch.to_string(),
             record.length.to_string(),
-            format!("{:.3}", record.late_loss),
+            record.late_loss.map_or("–".to_string(), |loss| format!("{loss:.3}")),
             format!("{:.2}", record.steps_per_second),
             bytes(record.peak_bytes as f64),
             count(record.parameters as f64),
@@ -188,7 +209,8 @@ fn knobs(record: &Record) -> String {
 fn dots(records: &[Record], speed_of: Task) -> Vec<Dot> {
     let dot = |(name, of): (&str, BTreeMap<&'static str, &Record>)| {
         let speed = of.get(speed_of.name())?;
-        let mean = of.values().map(|record| 100.0 * record.score).sum::<f64>() / of.len() as f64;
+        let scores: Vec<f64> = of.values().filter_map(|record| Some(100.0 * record.score?)).collect();
+        let mean = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)?;
         Some(Dot { name: name.to_string(), speed: speed.steps_per_second, score: mean, bytes: speed.peak_bytes as f64 })
     };
     by_mechanism(records).into_iter().filter_map(dot).collect()
@@ -212,24 +234,27 @@ mod tests {
             planned: 5000,
             batch: 32,
             length: 2000,
-            score: 0.365,
+            score: Some(0.365),
             tested: 2000,
-            dev: 0.37,
+            dev: Some(0.37),
             best_step: 400,
-            late_loss: 1.81,
+            late_loss: Some(1.81),
             steps_per_second: 7.25,
             peak_bytes: 1 << 30,
             parameters: 220_000,
             device: "cuda".into(),
         };
-        let other = Record { task: Task::Text, score: 0.64, ..record.clone() };
+        let other = Record { task: Task::Text, score: Some(0.64), planned: 500, ..record.clone() };
         let text = markdown(&[record.clone(), other.clone()]);
-        assert!(text.contains("| bigbird | 36.5 | 64.0 | 50.2 | 36.0, 64.0, 59.3, 40.8, 74.9 |"), "{text}");
+        assert!(text.contains("| bigbird | 36.5* | 64.0 | 50.2 | 36.0, 64.0, 59.3, 40.8, 74.9 |"), "{text}");
         assert!(
             text.contains("### listops")
                 && text.contains("500 of 5000")
                 && text.contains("block 64, globals 1, random 3")
         );
+        let running = Record { score: None, late_loss: None, ..record.clone() };
+        let text = markdown(&[running]);
+        assert!(text.contains("| bigbird | (37.0)* | – |") && text.contains("fewer updates"), "{text}");
         let picture = scatter(&dots(&[record, other], Task::Text), "text");
         assert!(picture.contains("bigbird") && picture.matches("<circle").count() == 1, "{picture}");
     }

@@ -8,26 +8,29 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::table::{Align, Table, bytes, count, percent};
 use clap::Args;
+use sparing_model::Error;
 use sparing_tasks::lra::{Part, Set, Task};
 use sparing_train::device;
-use sparing_train::lra::{Data, Job, RECORD, Record, Training, recipes, run};
+use sparing_train::lra::{Data, Job, Record, Training, recipes, run};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-/// Trains mechanisms on a task, one after the other
+/// Trains mechanisms on tasks, one after the other
 ///
-/// Each has a directory of its own in --out with its checkpoint, its log and its record; the same command goes on where it
-/// was stopped. Data come from `sparing lra prepare`.
+/// Each has a directory of its own in --out with its checkpoint, its log and its record, which is written as training goes;
+/// the same command goes on where it was stopped. Data come from `sparing lra prepare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   sparing lra train listops --attention full,local,linear --data lra --out runs --device cuda
   sparing lra train listops --attention mine.json --config mine-too.json --data lra --out runs
   sparing lra train text --attention all --steps 2000 --data lra --out runs --device cuda
-  sparing lra train text --attention all --until 500 --data lra --out runs    stops early; goes on when asked again")]
+  sparing lra train text --attention all --until 500 --data lra --out runs    stops early; goes on when asked again
+  sparing lra train image text --attention linear --seconds 300 --data lra --out runs   the same by the clock")]
 pub struct TrainArgs {
     /// listops, text, wikipedia-retrieval, image, pathfinder, path-x
-    #[arg(value_name = "TASK", value_parser = super::task)]
-    task: Task,
+    #[arg(value_name = "TASK", required = true, value_parser = super::task)]
+    tasks: Vec<Task>,
 
     /// Mechanisms by name, or files NAME.json; all: every one there is
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "full")]
@@ -53,6 +56,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     until: Option<usize>,
 
+    /// Stop training after this many seconds, score what there is, and go on another time; what has not begun then does not begin
+    #[arg(long, value_name = "N", value_parser = positive)]
+    seconds: Option<usize>,
+
     /// Examples per update [default: the configuration's]
     #[arg(long, value_name = "N", value_parser = positive)]
     batch: Option<usize>,
@@ -72,6 +79,10 @@ pub struct TrainArgs {
     /// Evaluate after this many updates [default: a tenth of all]
     #[arg(long, value_name = "N", value_parser = positive)]
     eval_every: Option<usize>,
+
+    /// Evaluate on the first examples of the dev set only
+    #[arg(long, value_name = "N", value_parser = positive)]
+    dev_examples: Option<usize>,
 
     /// Test on the first examples only
     #[arg(long, value_name = "N", value_parser = positive)]
@@ -96,11 +107,14 @@ pub struct TrainArgs {
 
 /// Runs the command.
 pub fn train(args: &TrainArgs) -> Result<(), Failure> {
-    let jobs = jobs(args)?;
+    let deadline = args.seconds.map(|n| Instant::now() + Duration::from_secs(n as u64));
+    let mut jobs = Vec::new();
+    for task in &args.tasks {
+        jobs.extend(jobs_of(args, *task, deadline)?);
+    }
     let place = device(&args.device)?;
-    let data = read(args)?;
-    let names: Vec<String> = jobs.iter().map(|job| job.attention.clone()).collect();
-    let mut records = Vec::new();
+    let names = jobs.iter().map(|job| format!("{} {}", job.task.name(), job.attention)).collect();
+    let (mut records, mut failures, mut known) = (Vec::new(), Vec::new(), None);
     let complete = watched_as(names, |tell| {
         for (number, job) in jobs.iter().enumerate() {
             let directory = directory(&args.out, job);
@@ -108,30 +122,41 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
                 records.push(record);
                 continue;
             }
+            if deadline.is_some_and(|at| Instant::now() >= at) {
+                return Ok(false);
+            }
+            let data = match known.take() {
+                Some((task, data)) if task == job.task => data,
+                _ => read(args, job.task)?,
+            };
+            // What the one before has left reserved is not this one's.
+            place.memory_cleanup();
             let meter = Meter::new(&args.device);
             let on = (args.device.as_str(), place.clone());
-            let watch = &mut |event: &_| tell(number, event);
-            let result = run(job, &data, &directory, on, &|| meter.peak(), watch);
+            let result = run(job, &data, &directory, on, &|| meter.peak(), &mut |event: &_| tell(number, event));
+            known = Some((job.task, data));
             // One that fails, for lack of memory or for its sizes, does not keep the others from being trained.
             match result {
                 Ok(Some(record)) => records.push(record),
                 Ok(None) => return Ok(false),
-                Err(e) if jobs.len() > 1 => console::note(&format!("{}: {e}", job.attention)),
-                Err(e) => return Err(e),
+                Err(e) => failures.push(format!("{} {}: {e}", job.task.name(), job.attention)),
             }
         }
         Ok(true)
     })?;
     show(args, &records)?;
-    if !complete || interrupt::asked() {
+    if interrupt::asked() || (!complete && deadline.is_none()) {
         console::note("saved; the same command goes on");
         return Err(Failure::Interrupted);
     }
-    Ok(())
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(failures.join("\n"))),
+    }
 }
 
-/// What is to be trained.
-fn jobs(args: &TrainArgs) -> Result<Vec<Job>, Failure> {
+/// What is to be trained on a task.
+fn jobs_of(args: &TrainArgs, task: Task, deadline: Option<Instant>) -> Result<Vec<Job>, Failure> {
     let text = match args.config.ends_with(".json") {
         true => Some(
             std::fs::read_to_string(&args.config)
@@ -140,7 +165,7 @@ fn jobs(args: &TrainArgs) -> Result<Vec<Job>, Failure> {
         false => None,
     };
     let recipes = recipes(&args.config, text.as_deref())?;
-    let mut training = Training::of(&recipes, args.task)?.clone();
+    let mut training = Training::of(&recipes, task)?.clone();
     training.steps = args.steps.map_or(training.steps, |steps| steps as u64);
     training.batch = args.batch.unwrap_or(training.batch);
     training.length = args.length.unwrap_or(training.length);
@@ -155,7 +180,7 @@ fn jobs(args: &TrainArgs) -> Result<Vec<Job>, Failure> {
         false => args.attention.iter().map(|name| super::mechanism(name)).collect::<Result<_, _>>()?,
     };
     let job = |(attention, kind)| Job {
-        task: args.task,
+        task,
         configuration: configuration.clone(),
         training: training.clone(),
         attention,
@@ -164,6 +189,7 @@ fn jobs(args: &TrainArgs) -> Result<Vec<Job>, Failure> {
         evaluate_every: args.eval_every.map_or(training.steps.div_ceil(10), |n| n as u64),
         checkpoint_steps: args.checkpoint_steps as u64,
         stop_at: args.until.map(|n| n as u64),
+        deadline,
     };
     Ok(kinds.into_iter().map(job).collect())
 }
@@ -175,19 +201,20 @@ fn directory(out: &Path, job: &Job) -> PathBuf {
 
 /// What an earlier call has finished already, as far as it is asked for now.
 fn finished(directory: &Path, job: &Job) -> Option<Record> {
-    let text = std::fs::read(directory.join(RECORD)).ok()?;
-    let record: Record = serde_json::from_slice(&text).ok()?;
+    let record = Record::read(directory).ok()??;
     let wanted = job.stop_at.unwrap_or(job.training.steps).min(job.training.steps);
-    (record.steps >= wanted && record.planned == job.training.steps && record.kind == job.kind).then_some(record)
+    let same = record.planned == job.training.steps && record.kind == job.kind;
+    (same && record.score.is_some() && record.steps >= wanted).then_some(record)
 }
 
-fn read(args: &TrainArgs) -> Result<Data, Failure> {
-    let folder = args.data.join(args.task.name());
-    let part = |part: Part| Set::read(&folder.join(format!("{}.lra", part.name())), args.task);
+fn read(args: &TrainArgs, task: Task) -> Result<Data, Error> {
+    let folder = args.data.join(task.name());
+    let part = |part: Part| Set::read(&folder.join(format!("{}.lra", part.name())), task);
     let mut data = Data { train: part(Part::Train)?, dev: part(Part::Dev)?, test: part(Part::Test)? };
+    data.dev.truncate(args.dev_examples.unwrap_or(usize::MAX));
     data.test.truncate(args.test_examples.unwrap_or(usize::MAX));
     if [&data.train, &data.dev, &data.test].iter().any(|set| set.is_empty()) {
-        return Err(Failure::new(format!("{}: a part has no examples", folder.display())));
+        return Err(Error::new(format!("{}: a part has no examples", folder.display())));
     }
     Ok(data)
 }
@@ -199,6 +226,7 @@ fn show(args: &TrainArgs, records: &[Record]) -> Result<(), Failure> {
         return out.flush();
     }
     let mut table = Table::new(&[
+        ("task", Align::Left),
         ("attention", Align::Left),
         ("updates", Align::Right),
         ("test", Align::Right),
@@ -210,11 +238,12 @@ fn show(args: &TrainArgs, records: &[Record]) -> Result<(), Failure> {
     ]);
     for record in records {
         table.row([
+            record.task.name().to_string(),
             record.attention.clone(),
             record.steps.to_string(),
-            percent(record.score),
-            percent(record.dev),
-            format!("{:.3}", record.late_loss),
+            percent(record.score.unwrap_or(f64::NAN)),
+            percent(record.dev.unwrap_or(f64::NAN)),
+            format!("{:.3}", record.late_loss.unwrap_or(f64::NAN)),
             format!("{:.2}", record.steps_per_second),
             bytes(record.peak_bytes as f64),
             count(record.parameters as f64),

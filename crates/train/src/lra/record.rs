@@ -1,0 +1,113 @@
+//! What came of a training, on disk.
+
+use super::training::Job;
+use crate::attention::Kind;
+use crate::log;
+use serde::{Deserialize, Serialize};
+use sparing_model::Error;
+use sparing_tasks::lra::Task;
+use std::fs;
+use std::path::Path;
+
+/// What came of a training, or has come of it so far; a row of the table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The task.
+    pub task: Task,
+    /// What the configuration is called.
+    pub configuration: String,
+    /// What the mechanism is called.
+    pub attention: String,
+    /// The mechanism.
+    pub kind: Kind,
+    /// Seed.
+    pub seed: u64,
+    /// Updates done.
+    pub steps: u64,
+    /// Updates planned.
+    pub planned: u64,
+    /// Examples per update.
+    pub batch: usize,
+    /// Longest sequence.
+    pub length: usize,
+    /// Share of the test set that is right, with the numbers that were best on the dev set. `None`: still being trained,
+    /// or stopped before it came to that.
+    pub score: Option<f64>,
+    /// Examples of the test set.
+    pub tested: usize,
+    /// Best share of the dev set that was right; `None`: not evaluated yet.
+    pub dev: Option<f64>,
+    /// Updates after which that was.
+    pub best_step: u64,
+    /// Mean loss of the last tenth of the updates; `None`: not known yet.
+    pub late_loss: Option<f64>,
+    /// Updates per second, evaluations left out.
+    pub steps_per_second: f64,
+    /// Most memory in use, bytes: the device's, or the process's on the CPU. 0: not known.
+    pub peak_bytes: u64,
+    /// Trained numbers.
+    pub parameters: usize,
+    /// Where it was computed.
+    pub device: String,
+}
+
+/// The file of a record.
+pub const RECORD: &str = "record.json";
+
+impl Record {
+    /// Of a training that has only begun, or goes on from what the directory holds.
+    pub(super) fn begun(job: &Job, parameters: usize, device: &str, directory: &Path) -> Record {
+        let earlier = Record::read(directory).ok().flatten().filter(|record| record.kind == job.kind);
+        Record {
+            task: job.task,
+            configuration: job.configuration.clone(),
+            attention: job.attention.clone(),
+            kind: job.kind.clone(),
+            seed: job.seed,
+            steps: 0,
+            planned: job.training.steps,
+            batch: job.training.batch,
+            length: job.training.length,
+            score: None,
+            tested: 0,
+            dev: None,
+            best_step: 0,
+            late_loss: None,
+            steps_per_second: earlier.map_or(0.0, |record| record.steps_per_second),
+            peak_bytes: 0,
+            parameters,
+            device: device.to_string(),
+        }
+    }
+
+    /// Takes what was measured; a speed that is not known leaves the earlier one.
+    pub(super) fn measured(&mut self, speed: Option<f64>, peak: u64) {
+        self.steps_per_second = speed.unwrap_or(self.steps_per_second);
+        self.peak_bytes = peak;
+    }
+
+    /// The record of a directory; `None` if there is none.
+    pub fn read(directory: &Path) -> Result<Option<Record>, Error> {
+        let path = directory.join(RECORD);
+        let Ok(text) = fs::read(&path) else { return Ok(None) };
+        let record = serde_json::from_slice(&text);
+        record.map(Some).map_err(|e| Error::new(format!("{}: not a record ({e})", path.display())))
+    }
+
+    /// Writes beside and renames, so that a record is there whole or not at all.
+    pub(super) fn write(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(RECORD);
+        let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: cannot be written ({e})", path.display()));
+        let text = serde_json::to_vec_pretty(self).map_err(|e| failed(&e))?;
+        let beside = path.with_extension("partial");
+        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).map_err(|e| failed(&e))
+    }
+}
+
+/// Mean loss of the last tenth of a log's updates.
+pub(super) fn late_loss(path: &Path) -> Result<Option<f64>, Error> {
+    let loss = |line: &log::Line| if let log::Line::Step { loss, .. } = line { Some(*loss) } else { None };
+    let losses: Vec<f64> = log::read(path)?.iter().filter_map(loss).collect();
+    let late = &losses[losses.len() - losses.len().div_ceil(10)..];
+    Ok((!late.is_empty()).then(|| late.iter().sum::<f64>() / late.len() as f64))
+}
