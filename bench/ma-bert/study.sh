@@ -1,81 +1,172 @@
 #!/usr/bin/env bash
-# The study of docs/results/ma-bert.md: a teacher per task, then students with matrix arithmetic only, five seeds each.
+# The study of docs/results/ma-bert.md: a teacher per task, then students with matrix arithmetic only, many trainings side by side.
 #
-#   bench/ma-bert/study.sh BASE GLUE CORPUS OUT [cpu|cuda]
+#   bench/ma-bert/study.sh BASE GLUE OUT [cpu|cuda]
 #
-# BASE: a pre-trained encoder (all-MiniLM-L6-v2). GLUE: the folder of the tasks, with imdb.jsonl and imdb-test.jsonl (fields
-# text, label) beside them for IMDB. CORPUS: plain text, documents divided by blank lines. Needs the program alone (SPARING), no
-# compiler and no network. Every result is OUT/KIND-TASK.json; those that are there already are skipped, so that the script can
-# be run again where time ran out. After every run its seconds are printed.
+# BASE: a pre-trained encoder (all-MiniLM-L6-v2). GLUE: the folder of the tasks, with imdb.jsonl and imdb-test.jsonl (fields text,
+# label) beside them for IMDB. Needs the program alone (SPARING), no compiler and no network.
 #
-#   SIZE=probe   one task, one seed, a few updates: does it run, and how long does an update take (about 30 s)
-#   SIZE=small   RTE, MRPC and CoLA, one seed, 300 updates of transfer on text (about 2 min)
-#   SIZE=medium  all tasks, one seed, 3000 updates on text, one epoch less than half of the paper's (about 8 min)
-#   SIZE=full    the study: five seeds, the paper's epochs, 20000 updates on text
-set -euo pipefail
-base=$1 glue=$2 corpus=$3 out=$4 device=${5:-cuda}
+# OUT/results/KIND-TASK-SEED.json says what came of a training: {"kind", "task", "seed", "finished", "teacher": scores,
+# "student": scores, "curve": [{"step", "metrics"}, …]}. They are written anew every few seconds, so whatever stops the script leaves
+# every curve as far as it had come. Run again, it skips what is finished and goes on with the rest from their checkpoints.
+#
+#   SIZE=tiny|small|paper  a check on a CPU | 6 to 8 minutes of a GPU | the paper's epochs
+#   TASKS, KINDS, SEEDS    which: "cola mrpc rte sst2 stsb imdb", "ma shared linear alone", "0"
+#   PARALLEL               trainings at the same time (1)
+#   LIMIT                  seconds after which everything is asked to save and stop (none)
+#   TEACHERS               a folder with a fine-tuned model TASK for some tasks, which then need no training
+#   CORPUS, GENERAL        plain text, documents divided by blank lines, and updates of transfer on it before the tasks (none)
+#   WORK                   where models go (OUT/work)
+set -uo pipefail
+base=$1 glue=$2 out=$3 device=${4:-cuda}
 sparing=${SPARING:-target/release/sparing}
-size=${SIZE:-full}
+size=${SIZE:-small}
 case $size in
-probe) tasks="rte" seeds=0 general=20 share=0 limit="--steps 20" ;;
-small) tasks="rte mrpc cola" seeds=0 general=300 share=3 limit="" ;;
-medium) tasks="rte mrpc cola stsb sst2 imdb" seeds=0 general=3000 share=3 limit="--limit 8000" ;;
-full) tasks="rte mrpc cola stsb sst2 imdb" seeds=0,1,2,3,4 general=20000 share=1 limit="" ;;
-*) echo "SIZE=$size: probe, small, medium or full" >&2 && exit 2 ;;
+tiny) defaults="rte" updates="--steps 6 --eval-every 3 --begin-texts 16 --begin-steps 5" teacher_updates="--steps 6 --eval-every 3" cut="--limit 64" ;;
+small) defaults="cola mrpc rte sst2 stsb imdb" updates="--steps 2000 --eval-every 200" teacher_updates="--steps 800 --eval-every 200" cut="" ;;
+paper) defaults="cola mrpc rte sst2 stsb imdb" updates="" teacher_updates="--epochs 5" cut="" ;;
+*) echo "SIZE=$size: tiny, small or paper" >&2 && exit 2 ;;
 esac
-bf16=""
-if [ "$device" != cpu ]; then bf16="--bf16"; fi
-mkdir -p "$out"
+tasks=${TASKS:-$defaults} kinds=${KINDS:-ma shared linear alone} seeds=${SEEDS:-0}
+parallel=${PARALLEL:-1} limit=${LIMIT:-0} general=${GENERAL:-0}
+work=${WORK:-$out/work} results=$out/results
+bf16="" && [ "$device" = cpu ] || bf16="--bf16"
+mkdir -p "$work" "$results"
 
-# Runs a training unless its result is there, and says how long it took.
-run() {
-    local name=$1
-    shift
-    if [ -s "$out/$name.json" ]; then return; fi
-    local began=$SECONDS
-    "$sparing" train "$@" --out "$out/$name" --device "$device" $bf16 --overwrite --json >"$out/$name.partial"
-    mv "$out/$name.partial" "$out/$name.json"
-    echo "$name: $((SECONDS - began)) s"
-}
-
-# Where a task's examples are, and the paper's batch and epochs.
 data() {
     case $1 in
     imdb) echo "--data $glue/imdb.jsonl --dev $glue/imdb-test.jsonl --text text --label label" ;;
     *) echo "--task $1 --data $glue" ;;
     esac
 }
-batch() { case $1 in sst2 | imdb) echo 32 ;; *) echo 16 ;; esac; }
-epochs() {
-    local all=10
-    case $1 in sst2 | imdb) all=5 ;; esac
-    echo $((share > 0 ? (all + share - 1) / share : 1))
+# The paper's batches, and its epochs where the size says nothing else.
+how() {
+    local epochs=10 batch=16
+    case $1 in sst2 | imdb) epochs=5 batch=32 ;; esac
+    echo "--batch $batch ${updates:---epochs $epochs}"
+}
+kind_options() {
+    case $1 in
+    shared) echo "--softmax shared" ;;
+    linear) echo "--linear 64" ;;
+    alone) echo "--no-teacher --guided 0 --lr 5e-5" ;;
+    esac
+}
+first=${seeds%% *}
+# The model that students of a task learn from.
+teacher() { if [ -d "${TEACHERS:-/nowhere}/$1" ]; then echo "$TEACHERS/$1"; else echo "$work/teacher-$1-$first"; fi; }
+ready() { [ -f "$1/config.json" ] && [ ! -d "$1.work" ]; }
+
+# What a training needs before it can begin: the directories of finished models.
+needs() {
+    local kind=${1%%-*} rest=${1#*-}
+    case $kind in
+    teacher) ;;
+    general) teacher "${tasks%% *}" ;;
+    *)
+        teacher "${rest%-*}"
+        if [ "$general" -gt 0 ]; then echo "$work/general-$(begins_as "$kind")-$first"; fi
+        ;;
+    esac
+}
+begins_as() { if [ "$1" = alone ]; then echo ma; else echo "$1"; fi; }
+
+# One training, by its name KIND-TASK-SEED (general-KIND-SEED on plain text).
+start() {
+    local kind=${1%%-*} rest=${1#*-} seed=${1##*-}
+    local task=${rest%-*} from=""
+    local common="--out $work/$1 --seed $seed --device $device $bf16 --resume --json"
+    # shellcheck disable=SC2046,SC2086
+    case $kind in
+    teacher) "$sparing" train finetune "$base" $(data "$task") $teacher_updates --lr 5e-5 $cut $common ;;
+    general) "$sparing" train transfer --teacher "$(teacher "${tasks%% *}")" --to ma $(kind_options "$task") --corpus "$CORPUS" \
+        --steps "$general" --batch 32 --warmup 0.05 $common ;;
+    *)
+        if [ "$general" -gt 0 ]; then from="--student $work/general-$(begins_as "$kind")-$first"; fi
+        "$sparing" train transfer --teacher "$(teacher "$task")" --to ma $(kind_options "$kind") $from $(data "$task") $(how "$task") \
+            $cut $common
+        ;;
+    esac >"$work/$1.out" 2>"$work/$1.log"
 }
 
-# The teachers, and the first seed's as the one to learn from.
-for task in $tasks; do
-    # shellcheck disable=SC2046
-    run "teacher-$task" finetune "$base" $(data "$task") --epochs 5 --lr 5e-5 --seed "$seeds" $limit
-done
-teacher() { if [ -d "$out/teacher-$1/seed-0" ]; then echo "$out/teacher-$1/seed-0"; else echo "$out/teacher-$1"; fi; }
+# A teacher's scores on the dev set, once.
+score() {
+    local at="$work/score-$1.json" dev
+    dev="--task $1 --data $glue"
+    if [ "$1" = imdb ]; then dev="--data $glue/imdb-test.jsonl --text text --label label"; fi
+    # shellcheck disable=SC2086
+    if [ ! -s "$at" ]; then "$sparing" eval "$(teacher "$1")" $dev --max-tokens 128 --json >"$at.part" 2>"$at.log" && mv "$at.part" "$at"; fi
+}
 
-# On plain text, once per kind of student: the head is whatever the first teacher has, and learns nothing here.
-first=$(teacher "${tasks%% *}")
-kinds="ma shared linear"
-how() { case $1 in shared) echo "--softmax shared" ;; linear) echo "--linear 64" ;; esac; }
-for kind in $kinds; do
-    # shellcheck disable=SC2046
-    run "general-$kind" transfer --teacher "$first" --to ma $(how "$kind") --corpus "$corpus" --steps "$general" \
-        --batch 32 --accumulate 8 --lr 1e-4 --warmup 0.1 --norm-warmup 0.1 --dropout 0
-done
+# Writes down what is known of a training.
+record() {
+    local kind=${1%%-*} rest=${1#*-} seed=${1##*-} at="$work/$1"
+    local task=${rest%-*} log="$at/train.jsonl" finished=true student=null scored=null
+    if [ ! -s "$at/training.json" ] || [ -d "$at.work" ]; then finished=false log="$at.work/seed-$seed/train.jsonl"; fi
+    [ -s "$log" ] || return 0
+    if [ "$finished" = true ]; then student=$(cat "$at/training.json"); fi
+    if [ -s "$work/score-$task.json" ]; then scored=$(cat "$work/score-$task.json"); fi
+    local curve
+    curve=$(grep '"metrics"' "$log" | paste -sd, -)
+    printf '{"kind":"%s","task":"%s","seed":%s,"finished":%s,"teacher":%s,"student":%s,"curve":[%s]}\n' \
+        "$kind" "$task" "$seed" "$finished" "$scored" "$student" "$curve" >"$results/.$1.part"
+    mv "$results/.$1.part" "$results/$1.json"
+}
 
-# Per task, from there; and without a teacher, from the same beginning.
-for task in $tasks; do
-    for kind in $kinds alone; do
-        from=$kind extra=""
-        if [ "$kind" = alone ]; then from=ma extra="--no-teacher"; fi
-        # shellcheck disable=SC2046
-        run "$kind-$task" transfer --teacher "$(teacher "$task")" --to ma --student "$out/general-$from" $extra \
-            $(data "$task") --batch "$(batch "$task")" --epochs "$(epochs "$task")" --lr 2e-5 --norm-warmup 0 --seed "$seeds" $limit
+names=""
+for seed in $seeds; do
+    for task in $tasks; do
+        if [ ! -d "${TEACHERS:-/nowhere}/$task" ]; then names="$names teacher-$task-$seed"; fi
     done
 done
+if [ "$general" -gt 0 ]; then
+    for kind in $kinds; do if [ "$kind" != alone ]; then names="$names general-$kind-$first"; fi; done
+fi
+for seed in $seeds; do for task in $tasks; do for kind in $kinds; do names="$names $kind-$task-$seed"; done; done; done
+
+declare -A pid_of=() scoring=()
+waiting=$names
+alive() { kill -0 "$1" 2>/dev/null; }
+stop() {
+    # Twice would not save.
+    for name in "${!pid_of[@]}"; do pkill -INT -P "${pid_of[$name]}" 2>/dev/null; done
+    wait
+    for name in $names; do record "$name"; done
+}
+trap 'stop; exit 130' INT TERM
+while :; do
+    for name in "${!pid_of[@]}"; do
+        record "$name"
+        if ! alive "${pid_of[$name]}"; then
+            if ready "$work/$name"; then echo "$name: finished at $SECONDS s"; else echo "$name: $(tail -n 1 "$work/$name.log")" >&2; fi
+            unset "pid_of[$name]"
+        fi
+    done
+    left=""
+    for name in $waiting; do
+        can=true
+        for model in $(needs "$name"); do ready "$model" || can=false; done
+        if ready "$work/$name"; then
+            record "$name"
+        elif [ $can = true ] && [ ${#pid_of[@]} -lt "$parallel" ]; then
+            start "$name" &
+            pid_of[$name]=$!
+        else
+            left="$left $name"
+        fi
+    done
+    waiting=$left
+    for task in $tasks; do
+        if ready "$(teacher "$task")" && [ -z "${scoring[$task]:-}" ]; then
+            score "$task" &
+            scoring[$task]=$!
+        fi
+    done
+    # Nothing runs, and what waits has nothing to wait for.
+    if [ ${#pid_of[@]} -eq 0 ]; then break; fi
+    if [ "$limit" -gt 0 ] && [ $SECONDS -ge "$limit" ]; then stop && break; fi
+    sleep "${EVERY:-3}"
+done
+wait
+for name in $names; do record "$name"; done
+echo "$(find "$results" -name '*.json' | wc -l) results in $results after $SECONDS s"

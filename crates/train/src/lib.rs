@@ -24,6 +24,7 @@ mod layers;
 mod log;
 pub mod losses;
 pub mod lra;
+mod maps;
 mod masks;
 mod network;
 mod objective;
@@ -46,6 +47,7 @@ mod transfer;
 
 pub use batch::PaddedBatch;
 pub use executor::BurnExecutor;
+pub use maps::{AttentionMap, attention_maps};
 pub use network::{Capture, Encoded, Forward, Guide, LinearHook, Mode, Network, Statistics};
 pub use parameters::{Parameter, Parameters};
 

@@ -10,7 +10,7 @@ use fixtures::{distance, fixture};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Batch, Executor, Functions, Model, Precision, SoftmaxNetwork, Wanted};
 use sparing_train::{
-    Beginning, BurnExecutor, Capture, Guide, Mapping, Mode, Network, PaddedBatch, Parameters, Place, Statistics,
+    Beginning, BurnExecutor, Capture, Event, Guide, Mapping, Mode, Network, PaddedBatch, Parameters, Place, Statistics,
     Teaching, TrainOptions, Transfer, TransferTexts,
 };
 
@@ -202,6 +202,39 @@ fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
     let message = job(&other).expect_err("refused").to_string();
     assert!(!message.contains('\n') && (message.contains("the student has")), "{message}");
     drop(data);
+}
+
+/// A transfer that was stopped, in its guided part and behind it, ends as one that was not.
+#[test]
+fn a_stopped_transfer_goes_on_to_the_same_student() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = tiny::sentiment(folder.path(), 64);
+    let teacher = Model::load(&tiny::fixture("bert-classify-text")).unwrap();
+    let job = |name: &str| Transfer {
+        teacher: &teacher,
+        student: None,
+        functions: all(24, false, None),
+        texts: TransferTexts::Task { train: &data, dev: &data },
+        teaching: teaching(teacher.architecture.layers.len() as f64),
+        guided: 0.5,
+        norm_warmup: None,
+        beginning: Beginning { texts: 16, rows: 64, steps: 5, rate: 2e-3 },
+        options: TrainOptions { steps: Some(24), batch: 8, dropout: 0.0, ..TrainOptions::default() },
+        seeds: vec![3],
+        max_tokens: 24,
+        device: Device::flex(),
+        place: Place { directory: folder.path().join(name), resume: true, overwrite: false },
+    };
+    assert!(job("whole").run(&mut |_, _| true).unwrap().complete);
+    for stop in [5, 17] {
+        let mut watch = |_: usize, event: &Event| !matches!(event, Event::Step { step, .. } if *step == stop);
+        assert!(!job("broken").run(&mut watch).unwrap().complete);
+    }
+    assert!(job("broken").run(&mut |_, _| true).unwrap().complete);
+    for file in ["train.jsonl", "model.safetensors", "sparing.json"] {
+        let [a, b] = ["whole", "broken"].map(|name| std::fs::read(folder.path().join(name).join(file)).unwrap());
+        assert!(a == b, "{file} differs");
+    }
 }
 
 fn copy<'a>(job: &Transfer<'a>) -> Transfer<'a> {

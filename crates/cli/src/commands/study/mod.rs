@@ -1,5 +1,7 @@
 //! `sparing study`: experiments of published work, done again and told beside what was published.
 
+#[cfg(feature = "train")]
+mod functions;
 mod mca;
 
 use crate::failure::Failure;
@@ -15,11 +17,15 @@ pub struct StudyArgs {
 #[derive(Debug, Subcommand)]
 enum StudyCommand {
     Mca(Box<mca::McaArgs>),
+    #[cfg(feature = "train")]
+    Functions(functions::FunctionsArgs),
 }
 
 /// Runs the command.
 pub fn study(args: &StudyArgs) -> Result<(), Failure> {
     match &args.command {
         StudyCommand::Mca(args) => mca::mca(args),
+        #[cfg(feature = "train")]
+        StudyCommand::Functions(args) => functions::functions(args),
     }
 }
