@@ -208,13 +208,15 @@ fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
 #[test]
 fn a_stopped_transfer_goes_on_to_the_same_student() {
     let folder = tempfile::tempdir().unwrap();
-    let data = tiny::sentiment(folder.path(), 64);
+    tiny::sentiment(folder.path(), 64);
     let teacher = Model::load(&tiny::fixture("bert-classify-text")).unwrap();
+    let documents: Vec<String> =
+        std::fs::read_to_string(folder.path().join("sentiment.csv")).unwrap().lines().map(str::to_string).collect();
     let job = |name: &str| Transfer {
         teacher: &teacher,
         student: None,
         functions: all(24, false, None),
-        texts: TransferTexts::Task { train: &data, dev: &data },
+        texts: TransferTexts::Corpus { documents: &documents, dev: None },
         teaching: teaching(teacher.architecture.layers.len() as f64),
         guided: 0.5,
         norm_warmup: None,
@@ -234,6 +236,18 @@ fn a_stopped_transfer_goes_on_to_the_same_student() {
     for file in ["train.jsonl", "model.safetensors", "sparing.json"] {
         let [a, b] = ["whole", "broken"].map(|name| std::fs::read(folder.path().join(name).join(file)).unwrap());
         assert!(a == b, "{file} differs");
+    }
+    // What lies beyond all texts is left out of account, not weighed at random.
+    let longest = documents.iter().map(|text| teacher.tokenizer().unwrap().encode(text, None, None).unwrap());
+    let longest = longest.map(|encoded| encoded.sequence.ids.len()).max().unwrap();
+    assert!((4..24).contains(&longest), "{longest}");
+    let student = Model::load(&folder.path().join("whole")).unwrap();
+    for layer in &student.architecture.layers {
+        let network = layer.attention.network.as_ref().unwrap();
+        let (hidden, output) =
+            (student.weights.matrix(&network.hidden).unwrap(), student.weights.matrix(&network.output).unwrap());
+        assert!(hidden.chunks(24).all(|row| row[longest..].iter().all(|x| *x == 0.0) && row[1] != 0.0));
+        assert!(output[longest * 24..].iter().all(|x| *x == 0.0) && output[24] != 0.0);
     }
 }
 

@@ -211,6 +211,10 @@ impl Beginning {
                 scores = scores.matmul(map.transpose());
                 shares = shares.matmul(joined.transpose());
             }
+            // What no text was long enough for neither counts nor is counted, until a text is.
+            let seen = scores.clone().abs().sum_dim(0).greater_elem(0.0).float();
+            leave_out(&mut own, &hidden.0, seen.clone())?;
+            leave_out(&mut own, &output.0, seen.transpose())?;
             let mut optimizer =
                 AdamW::new(AdamOptions { weight_decay: 0.0, ..AdamOptions::default() }, BTreeMap::new());
             let count = scores.dims()[0];
@@ -238,6 +242,15 @@ impl Beginning {
         }
         Ok(())
     }
+}
+
+/// Clears what is not seen of a matrix: a row or a column of ones and zeros.
+fn leave_out(parameters: &mut Parameters, name: &str, seen: Tensor<2>) -> Result<(), Error> {
+    let (value, shape) = (parameters.get(name)?.value.clone().without_autodiff(), parameters.get(name)?.shape.clone());
+    let values = (value * seen).try_into_vec_as::<f32>();
+    let values = values.map_err(|e| Error::new(format!("\"{name}\": the device gave no numbers: {e:?}")))?;
+    parameters.insert_values(name, values, shape);
+    Ok(())
 }
 
 /// Numbers of rows on a device.

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// clipping in tanh's: nothing but sums, products and comparisons is left. It learns the teacher's hidden states, attention
 /// and answers, first on plain text (--corpus), then on a task (--task or --data), with the first result as --student.
 #[derive(Debug, Args)]
-#[command(mut_arg("lr", |arg| arg.default_value("3e-4")), mut_arg("dropout", |arg| arg.default_value("0")))]
+#[command(mut_arg("lr", |arg| arg.default_value("5e-4")), mut_arg("dropout", |arg| arg.default_value("0")))]
 #[command(after_help = "\
 Examples:
   sparing train transfer --teacher M --to ma --corpus wiki.txt --steps 2000 --accumulate 8 --out general
@@ -58,8 +58,8 @@ pub struct TransferArgs {
     #[command(flatten)]
     losses: LossArgs,
 
-    /// Updates in which layers read what the teacher's layers read, then less and less of it: a share of all (0.4), or updates (500)
-    #[arg(long, value_name = "N", default_value_t = 0.4)]
+    /// Updates in which layers read what the teacher's layers read, then less and less of it: a share of all (0.5), or updates (500)
+    #[arg(long, value_name = "N", default_value_t = 0.5)]
     guided: f64,
 
     /// PowerNorm divides by the batch's own statistics for so many updates, a share of all (0.1) or their number (500), then by
