@@ -15,7 +15,8 @@
 #   PARALLEL               trainings at the same time (1)
 #   LIMIT                  seconds after which everything is asked to save and stop (none)
 #   TEACHERS               a folder with a fine-tuned model TASK for some tasks, which then need no training
-#   CORPUS, GENERAL        plain text, documents divided by blank lines, and updates of transfer on it before the tasks (none)
+#   CORPUS, GENERAL        plain text, documents divided by blank lines, and updates of transfer on it before the tasks (none). Without
+#                          it there is no kind alone: what has learned nothing from a teacher before cannot learn from labels
 #   WORK                   where models go (OUT/work)
 set -uo pipefail
 base=$1 glue=$2 out=$3 device=${4:-cuda}
@@ -30,6 +31,7 @@ esac
 tasks=${TASKS:-$defaults} kinds=${KINDS:-ma shared linear alone} seeds=${SEEDS:-0}
 parallel=${PARALLEL:-1} limit=${LIMIT:-0} general=${GENERAL:-0}
 work=${WORK:-$out/work} results=$out/results
+if [ "$general" -eq 0 ]; then kinds=${kinds//alone/}; fi
 bf16="" && [ "$device" = cpu ] || bf16="--bf16"
 mkdir -p "$work" "$results"
 

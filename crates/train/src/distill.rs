@@ -118,7 +118,7 @@ impl Distill<'_> {
             lengths: lengths(&examples),
             texts: Texts::Examples(&examples),
             teaching: self.teaching,
-            guided: 0,
+            guided: None,
             norm_warmup: Some(0),
             hook: quantization.as_ref().map(|q| q as &dyn LinearHook),
         };
@@ -195,8 +195,9 @@ pub(crate) struct Distilling<'a> {
     pub(crate) texts: Texts<'a>,
     pub(crate) lengths: Vec<usize>,
     pub(crate) teaching: Teaching,
-    /// Updates in which the student's layers read what the teacher's read: all of it in the first half of them, then less and less.
-    pub(crate) guided: u64,
+    /// Updates in which the student's layers read what the teacher's read, all of it in the first half of them, then less and less;
+    /// afterwards their own within the teacher's bounds. `None`: their own, all along.
+    pub(crate) guided: Option<u64>,
     /// Updates in which PowerNorm divides by the batch's own statistics, before it follows them; `None`: it keeps those it has.
     pub(crate) norm_warmup: Option<u64>,
     pub(crate) hook: Option<&'a dyn LinearHook>,
@@ -293,11 +294,11 @@ impl Objective for Distilling<'_> {
 }
 
 impl Distilling<'_> {
-    /// What layers read at this update.
+    /// What layers read at this update; `None`: what the layers before have computed.
     fn guide<'h>(&self, step: u64, hidden: &'h [Tensor<3>]) -> Option<Guide<'h>> {
-        let half = self.guided as f64 / 2.0;
-        let own = ((step as f64 - half) / half.max(1.0)).max(0.0);
-        (step < self.guided && !hidden.is_empty()).then_some(Guide { hidden, own })
+        let half = self.guided? as f64 / 2.0;
+        let own = ((step as f64 - half) / half.max(1.0)).clamp(0.0, 1.0);
+        (!hidden.is_empty()).then_some(Guide { hidden, own })
     }
 
     /// Losses between answers.

@@ -48,7 +48,8 @@ pub struct Transfer<'a> {
     /// What is taught.
     pub teaching: Teaching,
     /// Updates in which layers read what the teacher's layers read, wholly in the first half of them, then less and less, so that
-    /// mistakes do not add up before every layer is good: a share of all below 1, else their number.
+    /// mistakes do not add up before every layer is good: a share of all below 1, else their number. Afterwards their own, within
+    /// bounds that are the teacher's.
     pub guided: f64,
     /// Updates in which PowerNorm divides by the batch's own statistics, before running ones: a share of all below 1, else their
     /// number. `None`: it divides by what was measured at the beginning.
@@ -115,7 +116,7 @@ impl Transfer<'_> {
             texts,
             lengths,
             teaching,
-            guided: part(self.guided),
+            guided: Some(part(self.guided)),
             norm_warmup: self.norm_warmup.map(part),
             hook: None,
         };

@@ -1,8 +1,14 @@
 //! Layers that read what a teacher's layers read: their own mistakes do not add up.
+//!
+//! Without norms that look at a row, and without softmax, a layer's result grows with the third power of what it reads: scores are
+//! products of two rows, and weigh a third. One row that is somewhat too large is out of all bounds a few layers later.
 
 use burn::tensor::Tensor;
 
-/// What every layer reads: a mixture of the teacher's hidden states and its own network's.
+/// How far beyond the teacher's largest number of a channel a layer may read.
+const ROOM: f64 = 1.5;
+
+/// What every layer reads: a mixture of the teacher's hidden states and its own network's, within what the teacher's span.
 #[derive(Clone, Copy)]
 pub struct Guide<'a> {
     /// The teacher's, embeddings first, `[batch, length, hidden]` each.
@@ -16,12 +22,13 @@ impl Guide<'_> {
     pub(super) fn input(&self, layer: usize, own: Tensor<2>) -> Tensor<2> {
         let Some(theirs) = self.hidden.get(layer) else { return own };
         let theirs = theirs.clone().reshape(own.shape());
-        let theirs =
-            if own.device().is_autodiff() && !theirs.device().is_autodiff() { theirs.autodiff() } else { theirs };
-        match self.own {
-            none if none <= 0.0 => theirs,
-            all if all >= 1.0 => own,
-            part => theirs.mul_scalar(1.0 - part) + own.mul_scalar(part),
+        let limit = theirs.clone().abs().max_dim(0).mul_scalar(ROOM).expand(own.shape());
+        let within = own.device().is_autodiff() && !theirs.device().is_autodiff();
+        let [theirs, limit] = [theirs, limit].map(|x| if within { x.autodiff() } else { x });
+        if self.own <= 0.0 {
+            return theirs;
         }
+        let own = own.min_pair(limit.clone()).max_pair(limit.neg());
+        if self.own >= 1.0 { own } else { theirs.mul_scalar(1.0 - self.own) + own.mul_scalar(self.own) }
     }
 }
