@@ -7,7 +7,7 @@
 # label) beside them for IMDB. Needs the program alone (SPARING), no compiler and no network.
 #
 # OUT/results/KIND-TASK-SEED.json says what came of a training: {"kind", "task", "seed", "finished", "teacher": scores,
-# "student": scores, "curve": [{"step", "metrics"}, …]}. They are written anew every few seconds, so whatever stops the script leaves
+# "student": scores, "curve": [{"step", "metrics"}, …], "failed": why}. They are written anew every few seconds, so whatever stops the script leaves
 # every curve as far as it had come. Run again, it skips what is finished and goes on with the rest from their checkpoints.
 #
 #   SIZE=tiny|small|paper  a check on a CPU | 6 to 8 minutes of a GPU | the paper's epochs
@@ -35,9 +35,14 @@ if [ "$general" -eq 0 ]; then kinds=${kinds//alone/}; fi
 bf16="" && [ "$device" = cpu ] || bf16="--bf16"
 mkdir -p "$work" "$results"
 
+# IMDB is scored often: by every twelfth review, but in the paper's size.
+imdb_dev=$glue/imdb-test.jsonl
+if [ "$size" != paper ] && [ -f "$imdb_dev" ]; then
+    awk 'NR % 12 == 1' "$imdb_dev" >"$work/imdb-dev.jsonl" && imdb_dev=$work/imdb-dev.jsonl
+fi
 data() {
     case $1 in
-    imdb) echo "--data $glue/imdb.jsonl --dev $glue/imdb-test.jsonl --text text --label label" ;;
+    imdb) echo "--data $glue/imdb.jsonl --dev $imdb_dev --text text --label label" ;;
     *) echo "--task $1 --data $glue" ;;
     esac
 }
@@ -95,7 +100,7 @@ start() {
 score() {
     local at="$work/score-$1.json" dev
     dev="--task $1 --data $glue"
-    if [ "$1" = imdb ]; then dev="--data $glue/imdb-test.jsonl --text text --label label"; fi
+    if [ "$1" = imdb ]; then dev="--data $imdb_dev --text text --label label"; fi
     # shellcheck disable=SC2086
     if [ ! -s "$at" ]; then "$sparing" eval "$(teacher "$1")" $dev --max-tokens 128 --json >"$at.part" 2>"$at.log" && mv "$at.part" "$at"; fi
 }
@@ -103,15 +108,16 @@ score() {
 # Writes down what is known of a training.
 record() {
     local kind=${1%%-*} rest=${1#*-} seed=${1##*-} at="$work/$1"
-    local task=${rest%-*} log="$at/train.jsonl" finished=true student=null scored=null
+    local task=${rest%-*} log="$at/train.jsonl" finished=true student=null scored=null failed=null
     if [ ! -s "$at/training.json" ] || [ -d "$at.work" ]; then finished=false log="$at.work/seed-$seed/train.jsonl"; fi
     [ -s "$log" ] || return 0
     if [ "$finished" = true ]; then student=$(cat "$at/training.json"); fi
     if [ -s "$work/score-$task.json" ]; then scored=$(cat "$work/score-$task.json"); fi
     local curve
     curve=$(grep '"metrics"' "$log" | paste -sd, -)
-    printf '{"kind":"%s","task":"%s","seed":%s,"finished":%s,"teacher":%s,"student":%s,"curve":[%s]}\n' \
-        "$kind" "$task" "$seed" "$finished" "$scored" "$student" "$curve" >"$results/.$1.part"
+    if [ -s "$at.failed" ]; then failed="\"$(cat "$at.failed")\""; fi
+    printf '{"kind":"%s","task":"%s","seed":%s,"finished":%s,"teacher":%s,"student":%s,"curve":[%s],"failed":%s}\n' \
+        "$kind" "$task" "$seed" "$finished" "$scored" "$student" "$curve" "$failed" >"$results/.$1.part"
     mv "$results/.$1.part" "$results/$1.json"
 }
 
@@ -140,7 +146,13 @@ while :; do
     for name in "${!pid_of[@]}"; do
         record "$name"
         if ! alive "${pid_of[$name]}"; then
-            if ready "$work/$name"; then echo "$name: finished at $SECONDS s"; else echo "$name: $(tail -n 1 "$work/$name.log")" >&2; fi
+            if ready "$work/$name"; then
+                echo "$name: finished at $SECONDS s"
+            else
+                tail -n 1 "$work/$name.log" | tr -d '"\\' >"$work/$name.failed"
+                echo "$name: $(cat "$work/$name.failed")" >&2
+                record "$name"
+            fi
             unset "pid_of[$name]"
         fi
     done
@@ -151,6 +163,7 @@ while :; do
         if ready "$work/$name"; then
             record "$name"
         elif [ $can = true ] && [ ${#pid_of[@]} -lt "$parallel" ]; then
+            rm -f "$work/$name.failed"
             start "$name" &
             pid_of[$name]=$!
         else
