@@ -48,9 +48,11 @@ pub fn functions(args: &FunctionsArgs) -> Result<(), Failure> {
     let mut pictures =
         vec![("networks.svg", maps::draw_networks(&networks)), ("growth.svg", growth::draw(&teacher.architecture))];
     pictures.extend(attention(args, &teacher, &student)?.map(|picture| ("attention.svg", picture)));
+    let folder = &args.out;
+    std::fs::create_dir_all(folder).map_err(|e| Failure::new(format!("{}: cannot be made ({e})", folder.display())))?;
     let mut out = Out::new();
     for (name, picture) in pictures {
-        let path = args.out.join(name);
+        let path = folder.join(name);
         files::write(&path, picture.as_bytes())?;
         out.line(&path.display().to_string())?;
     }
