@@ -91,3 +91,19 @@ impl Journal {
 fn json(line: &impl Serialize) -> String {
     serde_json::to_string(line).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_few_rows_say_is_not_what_all_say() {
+        let mut journal = Journal::default();
+        let [few, all] = [0.1, 0.2].map(|divergence| Verdict { divergence, ..crate::judge::EMPTY });
+        journal.note(&Recipe::default(), 256, few).unwrap();
+        assert_eq!(journal.find(&Recipe::default(), 1024), None);
+        journal.note(&Recipe::default(), 1024, all).unwrap();
+        assert_eq!(journal.find(&Recipe::default(), 256), Some(few));
+        assert_eq!(journal.find(&Recipe::default(), 1024), Some(all));
+    }
+}

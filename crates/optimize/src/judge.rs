@@ -169,7 +169,7 @@ fn correlation(rows: impl Iterator<Item = (f64, bool)>) -> f64 {
     if sides > 0.0 { (right_yes * right_no - wrong_yes * missed) / sides.sqrt() } else { 0.0 }
 }
 
-const EMPTY: Verdict = Verdict {
+pub(crate) const EMPTY: Verdict = Verdict {
     score: 0.0,
     lost: 0.0,
     doubt: 0.0,

@@ -156,3 +156,25 @@ fn file_name(path: Option<&Path>) -> String {
     path.and_then(|path| path.file_name())
         .map_or_else(|| "your data".into(), |name| name.to_string_lossy().into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(count: usize, characters: usize) -> Dataset {
+        let mut rows = Dataset::builtin("sst2", &Select { limit: Some(1), ..Select::default() }).unwrap();
+        let one = sparing_tasks::Example { text: "x".repeat(characters), ..rows.examples[0].clone() };
+        rows.examples = vec![one; count];
+        rows
+    }
+
+    #[test]
+    fn parts_are_looked_at_with_a_share_of_many_rows() {
+        let looked = |count, characters| glance(&rows(count, characters), 0).map(|rows| rows.examples.len());
+        assert_eq!(looked(511, 100), None);
+        assert_eq!(looked(512, 100), Some(256));
+        assert_eq!(looked(512, 512), Some(128), "long rows say more each");
+        assert_eq!(looked(512, 10_000), Some(64));
+        assert_eq!(looked(127, 10_000), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! Judges ask wherever a model can answer, on a tiny model of the engine's fixtures.
+
+use sparing_engine::{Engine, Options as EngineOptions};
+use sparing_model::{Batch, Error, Executor, Model, Outputs, Precision};
+use sparing_optimize::{Elsewhere, Judge, without_intervals};
+use sparing_tasks::{Dataset, Label, Options, Select, Task};
+use std::cell::Cell;
+use std::path::Path;
+
+fn model() -> Model {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/bert-classify-text");
+    let mut model = Model::load(&path).unwrap();
+    model.plan.precision = Some(Precision::F32);
+    model
+}
+
+fn rows() -> Dataset {
+    let mut rows = Dataset::builtin("sst2", &Select { limit: Some(60), ..Select::default() }).unwrap();
+    // The model has three labels, and knows none of them.
+    rows.task = Task::Own;
+    for (number, row) in rows.examples.iter_mut().enumerate() {
+        row.label = Label::One((number % 3).to_string());
+    }
+    rows
+}
+
+fn judge<'a>(model: &Model, rows: &'a Dataset, elsewhere: Option<&'a Elsewhere<'a>>) -> Judge<'a> {
+    let options = without_intervals(&Options { max_tokens: Some(16), ..Options::default() });
+    let engine = EngineOptions { threads: 1, ..EngineOptions::default() };
+    Judge::new(model, rows, options, engine, elsewhere, &mut || false).unwrap()
+}
+
+/// An engine with its answers the other way round.
+struct Contrary(Engine);
+
+impl Executor for Contrary {
+    fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
+        let mut outputs = self.0.run(batch)?;
+        outputs.sequences.iter_mut().flatten().for_each(|x| *x = -*x);
+        Ok(outputs)
+    }
+}
+
+#[test]
+fn candidates_answer_elsewhere_where_they_can() {
+    let (model, rows) = (model(), rows());
+    let asked = Cell::new(0);
+    let contrary = |candidate: &Model| {
+        // The baseline is asked first and answers in the engine; so do rounded ones.
+        asked.set(asked.get() + 1);
+        let can = asked.get() > 1 && candidate.plan.precision == Some(Precision::F32);
+        let engine = || Engine::compile(candidate, &EngineOptions::default());
+        Ok(can.then(engine).transpose()?.map(|engine| Box::new(Contrary(engine)) as Box<dyn Executor>))
+    };
+    let judge = judge(&model, &rows, Some(&contrary));
+    let verdict = judge.verdict(&model, &mut || false).unwrap();
+    assert_eq!(verdict.agreement, 0.0, "the contrary one was asked");
+    let mut rounded = self::model();
+    rounded.plan.precision = Some(Precision::Bf16);
+    assert!(judge.verdict(&rounded, &mut || false).unwrap().agreement > 0.5, "the engine was asked");
+    assert_eq!(asked.get(), 3);
+}
+
+#[test]
+fn an_engine_elsewhere_is_an_engine() {
+    let (model, rows) = (model(), rows());
+    let here = judge(&model, &rows, None);
+    let again = |candidate: &Model| {
+        let engine = Engine::compile(candidate, &EngineOptions { threads: 1, ..EngineOptions::default() })?;
+        Ok(Some(Box::new(engine) as Box<dyn Executor>))
+    };
+    let there = judge(&model, &rows, Some(&again));
+    assert_eq!(here.own(), there.own());
+    assert_eq!(here.verdict(&model, &mut || false).unwrap(), there.verdict(&model, &mut || false).unwrap());
+}
