@@ -21,9 +21,9 @@
 set -uo pipefail
 base=$1 glue=$2 out=$3 device=${4:-cuda}
 sparing=${SPARING:-target/release/sparing}
-size=${SIZE:-small}
+size=${SIZE:-small} begin=""
 case $size in
-tiny) defaults="rte" updates="--steps 6 --eval-every 3 --begin-texts 16 --begin-steps 5" teacher_updates="--steps 6 --eval-every 3" cut="--limit 64" ;;
+tiny) defaults="rte" updates="--steps 6 --eval-every 3" begin="--begin-texts 16 --begin-steps 5" teacher_updates="--steps 6 --eval-every 3" cut="--limit 64" ;;
 small) defaults="cola mrpc rte sst2 stsb imdb" updates="--steps 2000 --eval-every 200" teacher_updates="--steps 800 --eval-every 200" cut="" ;;
 paper) defaults="cola mrpc rte sst2 stsb imdb" updates="" teacher_updates="--epochs 5" cut="" ;;
 *) echo "SIZE=$size: tiny, small or paper" >&2 && exit 2 ;;
@@ -78,20 +78,20 @@ needs() {
 }
 begins_as() { if [ "$1" = alone ]; then echo ma; else echo "$1"; fi; }
 
-# One training, by its name KIND-TASK-SEED (general-KIND-SEED on plain text).
+# One training in this process's place, by its name KIND-TASK-SEED (general-KIND-SEED on plain text).
 start() {
     local kind=${1%%-*} rest=${1#*-} seed=${1##*-}
     local task=${rest%-*} from=""
     local common="--out $work/$1 --seed $seed --device $device $bf16 --resume --json"
     # shellcheck disable=SC2046,SC2086
     case $kind in
-    teacher) "$sparing" train finetune "$base" $(data "$task") $teacher_updates --lr 5e-5 $cut $common ;;
-    general) "$sparing" train transfer --teacher "$(teacher "${tasks%% *}")" --to ma $(kind_options "$task") --corpus "$CORPUS" \
-        --steps "$general" --batch 32 --warmup 0.05 $common ;;
+    teacher) exec "$sparing" train finetune "$base" $(data "$task") $teacher_updates --lr 5e-5 $cut $common ;;
+    general) exec "$sparing" train transfer --teacher "$(teacher "${tasks%% *}")" --to ma $(kind_options "$task") --corpus "$CORPUS" \
+        --steps "$general" --batch 32 --warmup 0.05 $begin $common ;;
     *)
         if [ "$general" -gt 0 ]; then from="--student $work/general-$(begins_as "$kind")-$first"; fi
-        "$sparing" train transfer --teacher "$(teacher "$task")" --to ma $(kind_options "$kind") $from $(data "$task") $(how "$task") \
-            $cut $common
+        exec "$sparing" train transfer --teacher "$(teacher "$task")" --to ma $(kind_options "$kind") $from $(data "$task") $(how "$task") \
+            $cut $begin $common
         ;;
     esac >"$work/$1.out" 2>"$work/$1.log"
 }
@@ -137,7 +137,7 @@ waiting=$names
 alive() { kill -0 "$1" 2>/dev/null; }
 stop() {
     # Twice would not save.
-    for name in "${!pid_of[@]}"; do pkill -INT -P "${pid_of[$name]}" 2>/dev/null; done
+    for name in "${!pid_of[@]}"; do kill -INT "${pid_of[$name]}" 2>/dev/null; done
     wait
     for name in $names; do record "$name"; done
 }
