@@ -71,8 +71,21 @@ impl Input<'_> {
             _ => {}
         }
         let [batch, length, width] = self.dims();
-        let rows = layers::linear(self.x.clone().reshape([batch * length, width]), self.tensor(name)?, None);
-        Ok(folded(rows, batch, self.heads))
+        self.folded_map(self.x.clone().reshape([batch * length, width]), name)
+    }
+
+    /// A linear map of rows `[batch * n, width]`, folded into heads: `[batch * heads, n, outputs / heads]`.
+    pub fn folded_map(&self, rows: Tensor<2>, name: &str) -> Result<Tensor<3>, Error> {
+        Ok(folded(layers::linear(rows, self.tensor(name)?, None), self.dims()[0], self.heads))
+    }
+
+    /// The rows, padding zero.
+    pub fn present_rows(&self) -> Tensor<3> {
+        let [_, length, _] = self.dims();
+        match present(self.lengths, length, &self.x.device()) {
+            Some(present) => self.x.clone() * present,
+            None => self.x.clone(),
+        }
     }
 
     /// Queries, keys and values of all heads.
@@ -92,10 +105,14 @@ impl Input<'_> {
     /// Attention that takes every head by itself: all at once, or one by one where memory matters more than the number
     /// of operations. `[groups, length, head width]`.
     pub fn by_head(&self, mix: impl Fn(&Heads) -> Result<Tensor<3>, Error>) -> Result<Tensor<3>, Error> {
-        let all = self.all()?;
+        self.each(&self.all()?, mix)
+    }
+
+    /// The same with these heads; there may be fewer keys than queries.
+    pub fn each(&self, all: &Heads, mix: impl Fn(&Heads) -> Result<Tensor<3>, Error>) -> Result<Tensor<3>, Error> {
         let device = self.x.device();
         if device.is_autodiff() || !on_host(&device) || self.dims()[1] < ONE_BY_ONE {
-            return mix(&all);
+            return mix(all);
         }
         let each: Result<Vec<_>, Error> = all.groups.clone().map(|group| mix(&all.only(group))).collect();
         Ok(Tensor::cat(each?, 0))
@@ -161,21 +178,12 @@ impl Heads {
     /// What to add to scores of keys so that padding does not count, `[groups, 1, length]`; `length` may reach beyond the
     /// tokens there are. `None`: nothing is padded.
     pub fn padding(&self, length: usize) -> Option<Tensor<3>> {
-        if self.lengths.iter().all(|real| *real >= length) {
-            return None;
-        }
-        let mut values = vec![0.0; self.lengths.len() * length];
-        for (row, real) in values.chunks_exact_mut(length).zip(&self.lengths) {
-            row[(*real).min(length)..].fill(HIDDEN);
-        }
-        Some(constant(values, [self.lengths.len(), 1, length], &self.device()))
+        padding(&self.lengths, length, &self.device())
     }
 
     /// 1 for tokens and 0 for padding, `[groups, length, 1]`; `None`: nothing is padded.
     pub fn present(&self, length: usize) -> Option<Tensor<3>> {
-        let groups = self.lengths.len();
-        let shown = |padding: Tensor<3>| padding.div_scalar(-HIDDEN).add_scalar(1.0).reshape([groups, length, 1]);
-        self.padding(length).map(shown)
+        present(&self.lengths, length, &self.device())
     }
 
     /// A tensor `[heads, rest]` for these groups: `[groups, rows, rest / rows]`.
@@ -190,4 +198,20 @@ impl Heads {
         let shape = [groups / heads, heads, rows, rest / rows];
         tensor.reshape([1, heads, rows, rest / rows]).expand(shape).reshape([groups, rows, rest / rows])
     }
+}
+
+fn padding(lengths: &[usize], length: usize, device: &Device) -> Option<Tensor<3>> {
+    if lengths.iter().all(|real| *real >= length) {
+        return None;
+    }
+    let mut values = vec![0.0; lengths.len() * length];
+    for (row, real) in values.chunks_exact_mut(length).zip(lengths) {
+        row[(*real).min(length)..].fill(HIDDEN);
+    }
+    Some(constant(values, [lengths.len(), 1, length], device))
+}
+
+fn present(lengths: &[usize], length: usize, device: &Device) -> Option<Tensor<3>> {
+    let shown = |hidden: Tensor<3>| hidden.div_scalar(-HIDDEN).add_scalar(1.0).reshape([lengths.len(), length, 1]);
+    padding(lengths, length, device).map(shown)
 }

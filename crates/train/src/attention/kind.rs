@@ -3,7 +3,7 @@
 use super::{
     Attention, Axial, BigBird, Compressive, Etc, Fixed, Full, Graded, Image, Input, Linear, Linformer, Local,
     LongShort, Longformer, MemoryCompressed, MonteCarlo, Nystrom, Performer, Reformer, Routing, Set, SignMatching,
-    Sinkhorn, Strided, Synthesizer, TransformerXl,
+    Sinkhorn, SoftmaxNetwork, Strided, Synthesizer, TransformerXl,
 };
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,7 @@ pub enum Kind {
     Set(Set),
     MemoryCompressed(MemoryCompressed),
     Linformer(Linformer),
+    SoftmaxNetwork(SoftmaxNetwork),
     Performer(Performer),
     Linear(Linear),
     Nystrom(Nystrom),
@@ -60,6 +61,7 @@ impl Kind {
             Kind::Set(kind) => kind,
             Kind::MemoryCompressed(kind) => kind,
             Kind::Linformer(kind) => kind,
+            Kind::SoftmaxNetwork(kind) => kind,
             Kind::Performer(kind) => kind,
             Kind::Linear(kind) => kind,
             Kind::Nystrom(kind) => kind,

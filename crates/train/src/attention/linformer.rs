@@ -2,7 +2,7 @@
 
 use super::fresh::{Begin, Fresh, Sizes};
 use super::full::dense;
-use super::input::Input;
+use super::input::{Heads, Input};
 use super::work::product;
 use super::{Attention, at_least_one, projections};
 use burn::tensor::Tensor;
@@ -27,32 +27,48 @@ impl Attention for Linformer {
     }
 
     fn tensors(&self, sizes: &Sizes) -> Vec<Fresh> {
-        let begin = Begin::Normal(1.0 / (sizes.length as f64).sqrt());
-        let names: &[&str] = if self.shared { &["shorten.key"] } else { &["shorten.key", "shorten.value"] };
-        let over = names.iter().map(|name| Fresh::new(name, &[self.rank, sizes.length], begin));
-        projections(sizes).into_iter().chain(over).collect()
+        [projections(sizes), shortening(sizes, self.rank, self.shared)].concat()
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        let key = input.tensor("shorten.key")?;
-        let value = if self.shared { key.clone() } else { input.tensor("shorten.value")? };
-        let (length, most) = (input.dims()[1], key.dims()[1]);
-        if length > most {
-            return Err(Error::new(format!("attention: a sequence of {length} tokens; Linformer was made for {most}")));
-        }
-        input.by_head(|heads| {
-            let [groups, ..] = heads.dims();
-            let present = heads.present(length);
-            let shorten = |x: &Tensor<3>, by: &Tensor<2>| {
-                let by = by.clone().slice_dim(1, 0..length).reshape([1, self.rank, length]);
-                let x = match &present {
-                    Some(present) => x.clone() * present.clone(),
-                    None => x.clone(),
-                };
-                product(by.expand([groups, self.rank, length]), x)
-            };
-            let (key, value) = (shorten(&heads.key, &key), shorten(&heads.value, &value));
-            Ok(dense(heads.scaled_query(), key, value, [None, None]))
-        })
+        let heads = shortened(input, self.shared)?;
+        input.each(&heads, |heads| Ok(dense(heads.query.clone(), heads.key.clone(), heads.value.clone(), [None, None])))
     }
+}
+
+/// The matrices over the length, `[rank, length]`; one if `shared`.
+pub(super) fn shortening(sizes: &Sizes, rank: usize, shared: bool) -> Vec<Fresh> {
+    let begin = Begin::Normal(1.0 / (sizes.length as f64).sqrt());
+    let names: &[&str] = if shared { &["shorten.key"] } else { &["shorten.key", "shorten.value"] };
+    names.iter().map(|name| Fresh::new(name, &[rank, sizes.length], begin)).collect()
+}
+
+/// Queries of all tokens, `[groups, length, head width]`, with `rank` keys and values, `[groups, rank, head width]`; keys are over
+/// the root of the width, so that products are scores.
+pub(super) fn shortened(input: &Input<'_>, shared: bool) -> Result<Heads, Error> {
+    let key = input.tensor("shorten.key")?;
+    let value = if shared { key.clone() } else { input.tensor("shorten.value")? };
+    let (length, most) = (input.dims()[1], key.dims()[1]);
+    if length > most {
+        return Err(Error::new(format!("attention: a sequence of {length} tokens; it was made for {most}")));
+    }
+    let query = input.mapped("query.weight")?;
+    let scale = 1.0 / (query.dims()[2] as f64).sqrt();
+    // Over the length first, then the map: the same product, of far fewer rows.
+    let map = |name: &str, by: &Tensor<2>| match input.known {
+        Some(_) => Ok(over_length(input.mapped(name)?, by)),
+        None => {
+            let rows = over_length(input.present_rows(), by);
+            let [batch, rank, width] = rows.dims();
+            input.folded_map(rows.reshape([batch * rank, width]), name)
+        }
+    };
+    Ok(input.heads_of(query, map("key.weight", &key)?.mul_scalar(scale), map("value.weight", &value)?))
+}
+
+/// `[n, length, width]`, padding zero, to `[n, rank, width]`.
+fn over_length(x: Tensor<3>, by: &Tensor<2>) -> Tensor<3> {
+    let ([count, length, _], rank) = (x.dims(), by.dims()[0]);
+    let by = by.clone().slice_dim(1, 0..length).reshape([1, rank, length]);
+    product(by.expand([count, rank, length]), x)
 }

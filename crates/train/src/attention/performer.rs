@@ -2,7 +2,7 @@
 
 use super::fresh::{Begin, Fresh, Sizes};
 use super::input::{HIDDEN, Input};
-use super::work::product;
+use super::work::{product, softmax};
 use super::{Attention, at_least_one, kernelised, projections};
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
@@ -32,6 +32,9 @@ pub enum Function {
     Relu,
 }
 
+/// Added to features that may vanish.
+const LEAST: f64 = 1e-3;
+
 impl Attention for Performer {
     fn check(&self) -> Result<(), Error> {
         at_least_one("features", self.features)
@@ -48,36 +51,48 @@ impl Attention for Performer {
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
         let directions = input.tensor("directions")?;
+        let width = directions.dims()[1];
+        let directions = directions.div_scalar((width as f64).powf(0.25));
         input.by_head(|heads| {
-            let length = heads.dims()[1];
+            let [groups, length, _] = heads.dims();
             let padding = heads.padding(length).map(|padding| padding.swap_dims(1, 2));
-            let query = self.map(heads.query.clone(), &directions, None, 2);
-            let key = self.map(heads.key.clone(), &directions, padding, 1);
+            let along = |x: &Tensor<3>| {
+                let directions = directions.clone().transpose().reshape([1, width, self.features]);
+                product(x.clone(), directions.expand([groups, width, self.features]))
+            };
+            let query = self.of_queries(along(&heads.query));
+            let key = self.of_keys(along(&heads.key), heads.key.clone(), padding);
             Ok(kernelised::mix(query, key, heads.value.clone(), heads.causal))
         })
     }
 }
 
 impl Performer {
-    /// Features `[groups, length, features]`. What is largest along `axis` is divided out, which cancels below the line; those of
-    /// padding are zero.
-    fn map(&self, x: Tensor<3>, directions: &Tensor<2>, padding: Option<Tensor<3>>, axis: usize) -> Tensor<3> {
-        let [groups, _, width] = x.dims();
-        let x = x.div_scalar((width as f64).powf(0.25));
-        let along = directions.clone().transpose().reshape([1, width, self.features]);
-        let along = product(x.clone(), along.expand([groups, width, self.features]));
+    /// Features of queries, `[groups, length, features]`, of their products with directions. What all of a query's features are
+    /// multiplied by cancels below the line: its length, and here their sum, so that they are a softmax.
+    fn of_queries(&self, along: Tensor<3>) -> Tensor<3> {
+        match self.function {
+            Function::Softmax => softmax(along),
+            Function::Relu => relu(along).add_scalar(LEAST),
+        }
+    }
+
+    /// Features of keys `[groups, length, width]`; those of padding are zero. What is largest in a group is divided out, which
+    /// cancels too.
+    fn of_keys(&self, along: Tensor<3>, key: Tensor<3>, padding: Option<Tensor<3>>) -> Tensor<3> {
         match self.function {
             Function::Softmax => {
-                let mut logs = along - (x.clone() * x).sum_dim(2).mul_scalar(0.5);
-                if let Some(padding) = padding {
-                    logs = logs + padding;
-                }
-                let most = logs.clone().detach().max_dim(2);
-                let most = if axis == 1 { most.max_dim(1) } else { most };
-                (logs - most).exp()
+                let width = key.dims()[2];
+                let half = (key.clone() * key).sum_dim(2).mul_scalar(0.5 / (width as f64).sqrt());
+                let less = match padding {
+                    Some(padding) => half - padding,
+                    None => half,
+                };
+                let most = (along.clone().detach().max_dim(2) - less.clone().detach()).max_dim(1);
+                (along - (less + most)).exp()
             }
             Function::Relu => {
-                let features = relu(along).add_scalar(1e-3);
+                let features = relu(along).add_scalar(LEAST);
                 match padding {
                     Some(padding) => features * padding.div_scalar(-HIDDEN).add_scalar(1.0),
                     None => features,

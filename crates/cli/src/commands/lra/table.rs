@@ -34,7 +34,7 @@ pub struct TableArgs {
     out: Option<PathBuf>,
 
     /// Write the picture to this file: score against speed, memory as the area
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "svg", value_name = "FILE")]
     picture: Option<PathBuf>,
 
     /// The task whose speed and memory the picture shows

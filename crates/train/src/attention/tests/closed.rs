@@ -111,6 +111,38 @@ fn linformer() {
     }
 }
 
+/// The network is applied to every row of scores, as the paper has it.
+#[test]
+fn softmax_network() {
+    let mut host = Host::new(r#"{"kind":"softmax-network","keys":3}"#, 12, &[12, 5], false);
+    for (name, values) in [("hidden.bias", [0.3, -0.2, 0.1]), ("output.bias", [0.5, -1.0, 0.25])] {
+        host.case.set(name, &values);
+    }
+    let [by_key, by_value] = ["shorten.key", "shorten.value"].map(|name| host.case.tensor(name));
+    let [w1, b1] = ["hidden.weight", "hidden.bias"].map(|name| host.case.tensor(name));
+    let [w2, b2] = ["output.weight", "output.bias"].map(|name| host.case.tensor(name));
+    let short = |by: &Rows, of: &Rows, group: usize, at: usize, column: usize| -> f64 {
+        (0..host.case.real(group)).map(|j| by[at * 12 + j] * host.row(of, group, j)[column]).sum()
+    };
+    let mut out = vec![0.0; host.v.len()];
+    for group in 0..host.case.groups() {
+        for i in 0..host.case.real(group) {
+            let score = |at: usize| -> f64 {
+                let key: Vec<f64> = (0..4).map(|c| short(&by_key, &host.k, group, at, c)).collect();
+                dot(host.row(&host.q, group, i), &key) / 2.0
+            };
+            let scores: Vec<f64> = (0..3).map(score).collect();
+            let inner: Vec<f64> = (0..3).map(|at| (dot(&w1[at * 3..][..3], &scores) + b1[at]).max(0.0)).collect();
+            let shares: Vec<f64> = (0..3).map(|at| dot(&w2[at * 3..][..3], &inner) + b2[at]).collect();
+            for column in 0..4 {
+                out[(group * 12 + i) * 4 + column] =
+                    (0..3).map(|at| shares[at] * short(&by_value, &host.v, group, at, column)).sum();
+            }
+        }
+    }
+    host.same(&out, 1e-4);
+}
+
 /// With a landmark for every token Nyström's method is exact, once the inverse has converged.
 #[test]
 fn nystrom() {

@@ -104,6 +104,12 @@ impl Case {
         value.inner().try_into_vec_as::<f32>().unwrap().into_iter().map(f64::from).collect()
     }
 
+    /// Puts other numbers into a tensor of the layer.
+    pub(super) fn set(&mut self, name: &str, values: &[f64]) {
+        let shape = self.parameters.get(&format!("a.{name}")).unwrap().shape.clone();
+        self.parameters.insert_values(&format!("a.{name}"), values.iter().map(|x| *x as f32).collect(), shape);
+    }
+
     /// Full attention over the keys that `seen(query, key)` allows, scores with something added.
     pub(super) fn dense(
         &self,
