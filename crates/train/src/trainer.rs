@@ -123,7 +123,7 @@ pub type Watch<'a> = dyn FnMut(&Event) -> bool + 'a;
 
 /// Judges the model from time to time.
 pub trait Judge {
-    /// Scores the parameters, the headline first; `None` if the watcher asked to stop meanwhile.
+    /// Scores the parameters, the headline first, nothing at all if no score can be had of them; `None` if the watcher asked to stop meanwhile.
     fn evaluate(&mut self, parameters: &Parameters, watch: &mut Watch<'_>) -> Result<Option<Vec<Value>>, Error>;
 
     /// Keeps these parameters: they are the best so far.
@@ -180,10 +180,10 @@ pub fn train(
                 save(&mut state, parameters, &optimizer)?;
                 break false;
             };
-            if run.judged(&mut state, &metrics)? {
+            let best = run.judged(&mut state, &metrics)?;
+            if best {
                 judge.keep(parameters)?;
             }
-            let best = state.waited == 0;
             watch(&Event::Evaluated { step: state.step, metrics, best });
         }
         if state.step >= run.total || state.stopped {
@@ -307,20 +307,20 @@ impl<'a> Run<'a> {
     fn judged(&mut self, state: &mut State, metrics: &[Value]) -> Result<bool, Error> {
         state.evaluated = state.step;
         self.log.write(&Line::Evaluation { step: state.step, metrics: metrics.to_vec() })?;
-        let Some(headline) = metrics.first() else { return Ok(false) };
-        let better = match state.best {
+        let better = |headline: &&Value| match state.best {
             None => true,
             Some(best) if headline.metric.higher_is_better() => headline.value > best.value || best.value.is_nan(),
             Some(best) => headline.value < best.value || best.value.is_nan(),
         };
-        if better {
+        let better = metrics.first().filter(better);
+        if let Some(headline) = better {
             state.best = Some(Best { step: state.step, value: headline.value });
             state.waited = 0;
         } else {
             state.waited += 1;
             state.stopped = self.options.patience.is_some_and(|p| state.waited >= p);
         }
-        Ok(better)
+        Ok(better.is_some())
     }
 
     /// The passes of the update after `step` updates.

@@ -151,7 +151,7 @@ fn guided_layers_stay_within_bounds() {
     let guide = Some(Guide { hidden: &taught.hidden, own: 1.0 });
     let bound = network.forward_guided(&parameters, &batch, mode, None, guide).unwrap();
     let [alone, bound, right] = [alone, bound, taught].map(|forward| most(&forward.hidden));
-    assert!(!(alone < 1e4 * right), "{alone} beside {right}");
+    assert!(alone.is_nan() || alone >= 1e4 * right, "{alone} beside {right}");
     assert!(bound < 100.0 * right, "{bound} beside {right}");
 }
 

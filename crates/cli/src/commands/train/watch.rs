@@ -52,7 +52,10 @@ impl Watcher {
                 self.bar.set_message(format!("{name}loss {loss:.4}, {}{} tokens/s", self.metric, count(*speed)));
             }
             Event::Evaluated { step, metrics, best } => {
-                let shown = metrics.iter().map(value).collect::<Vec<_>>().join(", ");
+                let mut shown = metrics.iter().map(value).collect::<Vec<_>>().join(", ");
+                if metrics.is_empty() {
+                    shown = "no score, some answers are not numbers".into();
+                }
                 self.metric = metrics.first().map(|v| value(v) + ", ").unwrap_or_default();
                 let best = if *best { " (best so far)" } else { "" };
                 self.say(&format!("{}, update {step}: {shown}{best}", self.names[number]));

@@ -1,0 +1,113 @@
+"""The tables of docs/results/ma-bert.md from the results of study.sh.
+
+    python bench/ma-bert/table.py OUT/results [MORE/results…] [--svg curves.svg]
+
+Scores are those of saved directories, run by the engine; where several seeds are there, their median and how many. The picture has the mean over
+tasks of score against updates, of the first folder's runs.
+"""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+TASKS = ["cola", "mrpc", "rte", "sst2", "stsb", "imdb"]
+KINDS = {"ma": "matrix arithmetic only", "shared": "the same, one softmax network for all layers", "linear": "the same, 64 keys and values", "alone": "without a teacher"}
+
+
+def score(metrics):
+    return 100 * metrics[0]["value"]
+
+
+def read(folders):
+    runs = {}
+    for folder in folders:
+        for file in sorted(Path(folder).glob("*.json")):
+            run = json.loads(file.read_text())
+            runs.setdefault((run["kind"], run["task"]), []).append(run)
+    return runs
+
+
+def cell(runs):
+    done = [score(run["student"]["saved"]) for run in runs if run.get("finished") and run["student"].get("saved")]
+    if not done:
+        return None, "failed" if any(run.get("failed") for run in runs) else "-"
+    median = statistics.median(done)
+    return median, f"{median:.1f}" + (f" ({len(done)})" if len(done) > 1 else "")
+
+
+def tables(runs):
+    print("| | " + " | ".join(TASKS) + " | mean |")
+    print("|---" * (len(TASKS) + 2) + "|")
+    rows = {"teacher": [score(runs["teacher", task][0]["teacher"]["metrics"]) for task in TASKS]}
+    print("| teacher | " + " | ".join(f"{x:.1f}" for x in rows["teacher"]) + f" | {statistics.mean(rows['teacher']):.1f} |")
+    for kind, name in KINDS.items():
+        cells = [cell(runs.get((kind, task), [])) for task in TASKS]
+        if all(value is None for value, _ in cells):
+            continue
+        known = [value for value, _ in cells if value is not None]
+        of = "" if len(known) == len(TASKS) else f" of {len(known)}"
+        print(f"| {name} | " + " | ".join(text for _, text in cells) + f" | {statistics.mean(known):.1f}{of} |")
+
+
+def curves(runs):
+    """Mean over tasks of the score at every evaluation that all of them have, by kind."""
+    found = {}
+    for kind in KINDS:
+        of = [runs[kind, task][0]["curve"] for task in TASKS if (kind, task) in runs and runs[kind, task][0]["curve"]]
+        if len(of) == len(TASKS):
+            steps = sorted(set.intersection(*({point["step"] for point in curve} for curve in of)))
+            at = lambda curve, step: next(score(p["metrics"]) for p in curve if p["step"] == step)
+            found[kind] = [(step, statistics.mean(at(curve, step) for curve in of)) for step in steps]
+    return found
+
+
+def picture(found, teacher, file):
+    width, height, left, bottom = 640, 320, 56, 44
+    last = max(step for points in found.values() for step, _ in points)
+    scores = [y for points in found.values() for _, y in points] + [teacher]
+    low, high = 5 * (min(scores) // 5), 5 * (max(scores) // 5 + 1)
+    x = lambda step: left + (width - left - 150) * step / last
+    y = lambda value: height - bottom - (height - bottom - 20) * (value - low) / (high - low)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">',
+             "<title>Mean score of six tasks against updates of transfer</title>",
+             "<style>text{fill:#333}.grid{stroke:#ccc}@media(prefers-color-scheme:dark){text{fill:#ddd}.grid{stroke:#444}}</style>"]
+    for value in range(int(low), int(high) + 1, 5):
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - 150}" y1="{y(value):.1f}" y2="{y(value):.1f}"/><text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value}</text>')
+    for step, _ in next(iter(found.values())):
+        parts.append(f'<text x="{x(step):.1f}" y="{height - bottom + 18}" text-anchor="middle">{step}</text>')
+    parts.append(f'<text x="{(left + width - 150) / 2}" y="{height - 6}" text-anchor="middle">updates</text>')
+    parts.append(f'<line x1="{left}" x2="{width - 150}" y1="{y(teacher):.1f}" y2="{y(teacher):.1f}" stroke="#888" stroke-dasharray="5 4"/><text x="{width - 144}" y="{y(teacher) + 4:.1f}">teacher</text>')
+    colours = ["#1f77b4", "#d95f02", "#1b9e77", "#7570b3"]
+    ends = []
+    for (kind, points), colour in zip(found.items(), colours):
+        line = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        ends.append([y(points[-1][1]), kind, colour])
+    # Labels that would lie upon each other move apart.
+    ends.sort()
+    for before, after in zip(ends, ends[1:]):
+        after[0] = max(after[0], before[0] + 14)
+    for at, kind, colour in ends:
+        parts.append(f'<text x="{width - 144}" y="{at + 4:.1f}" style="fill:{colour}">{kind}</text>')
+    Path(file).write_text("\n".join(parts + ["</svg>\n"]))
+
+
+def main():
+    arguments = sys.argv[1:]
+    svg = None
+    if "--svg" in arguments:
+        at = arguments.index("--svg")
+        svg = arguments[at + 1]
+        del arguments[at:at + 2]
+    runs = read(arguments)
+    tables(runs)
+    found = curves(read(arguments[:1]))
+    for kind, points in found.items():
+        print(f"{kind}: " + ", ".join(f"{step}: {value:.1f}" for step, value in points))
+    if svg:
+        teacher = statistics.mean(score(runs["teacher", task][0]["teacher"]["metrics"]) for task in TASKS)
+        picture(found, teacher, svg)
+
+
+main()
