@@ -33,8 +33,11 @@ FIXED = {
     "openvino-fixed-bf16": ("OpenVINO, fixed shape", "bf16", ["onnx"]),
     "openvino-fixed-int8": ("OpenVINO static, fixed shape", "int8", ["onnx", "openvino-int8"]),
 }
+# What `sparing optimize` made of a model of this shape (`--optimized`), beside rivals that run all of it.
+OPTIMIZED = "sparing-optimized"
 DEFAULT = list(ENGINES)
 ENGINES.update(FIXED)
+ENGINES[OPTIMIZED] = ("Sparing, optimised", "int8", [])
 EXPORTED = {"onnx": "model.onnx", "ort-int8": "model_int8.onnx", "openvino-int8": "model_int8.xml"}
 
 
@@ -46,9 +49,9 @@ def target_dir(package):
     return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", package / "target"))
 
 
-def build(names, sparing):
+def build(names, sparing, optimized=None):
     """Builds what is written in Rust; returns the path of each program."""
-    programs = {"sparing": sparing}
+    programs = {"sparing": sparing, OPTIMIZED: optimized}
     if "candle" in names:
         subprocess.run(["cargo", "build", "--release", "--locked", "--quiet"], cwd=HERE / "candle", check=True)
         programs["candle"] = target_dir(HERE / "candle") / "release/candle-worker"
@@ -85,7 +88,8 @@ class Worker:
         precision = ENGINES[name][1]
         t = str(threads)
         if is_ours(name):
-            command = [programs["sparing"], "bench", model, "--worker", "--precision", precision, "--threads", t]
+            directory = programs[OPTIMIZED] if name == OPTIMIZED else model
+            command = [programs["sparing"], "bench", directory, "--worker", "--precision", precision, "--threads", t]
         elif name == "candle":
             command = [programs["candle"], model]
         else:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from engines import CACHE, DEFAULT, ENGINES, HERE, Worker, build, export, idle_burners, is_ours
+from engines import CACHE, DEFAULT, ENGINES, HERE, OPTIMIZED, Worker, build, export, idle_burners, is_ours
 
 PRECISIONS = ["f32", "bf16", "int8"]
 
@@ -162,7 +162,7 @@ def times_table(r, cells, metric):
     for name, (shown, precision, _) in ENGINES.items():
         if name not in r["load_s"] or name in r["failed"]:
             continue
-        ours = next((n for n in ENGINES if is_ours(n) and ENGINES[n][1] == precision), None)
+        ours = next((n for n in ENGINES if is_ours(n) and ENGINES[n][1] == precision and n in r["load_s"]), None)
         row = [f"**{shown}**" if is_ours(name) else shown, precision]
         for c in cells:
             samples = r["cells"][c]
@@ -275,6 +275,7 @@ def arguments():
     p.add_argument("--pause", type=float, default=0.05, help="seconds of rest before each (default: 0.05)")
     p.add_argument("--metric", choices=["wall", "cpu"], default="wall", help="cpu for one thread on a machine that is shared (default: wall)")
     p.add_argument("--sparing", type=pathlib.Path, help="a sparing program (default: build it)")
+    p.add_argument("--optimized", type=pathlib.Path, help="a directory of `sparing optimize`, timed as sparing-optimized beside the others")
     p.add_argument("--json", type=pathlib.Path, help="write every sample here")
     p.add_argument("--markdown", type=pathlib.Path, help="write the tables here too")
     p.add_argument("--accuracy", action="store_true", help="SST-2 accuracy instead of time")
@@ -282,16 +283,18 @@ def arguments():
     p.add_argument("--data", default="../shared/data/glue/SST-2", help="with --accuracy: directory of dev.tsv and train.tsv")
     options = p.parse_args()
     if options.engines == ["all"]:
-        options.engines = list(ENGINES)
+        options.engines = [n for n in ENGINES if n != OPTIMIZED or options.optimized]
     if unknown := [n for n in options.engines if n not in ENGINES]:
         p.error(f"no such engine: {', '.join(unknown)}")
+    if (OPTIMIZED in options.engines) != (options.optimized is not None):
+        p.error(f"--optimized DIR and the engine {OPTIMIZED} go together")
     return options
 
 
 def main():
     options = arguments()
     names = [n for n in ENGINES if n in options.engines]
-    programs = build(names, options.sparing)
+    programs = build(names, options.sparing, options.optimized)
     if options.accuracy:
         text, results = accuracy(options, names, programs)
     else:

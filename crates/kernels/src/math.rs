@@ -86,11 +86,17 @@ unsafe fn erf<S: Simd>(x: S::F) -> S::F {
     }
 }
 
+/// Between -most and most. What is not a number stays so: a broken model must not look sound.
+#[inline(always)]
+unsafe fn clamp<S: Simd>(x: S::F, most: f32) -> S::F {
+    unsafe { S::min(S::splat(most), S::max(S::splat(-most), x)) }
+}
+
 /// The hyperbolic tangent: a rational minimax approximation on [-7.9, 7.9] (the one Eigen uses), constant beyond.
 #[inline(always)]
 unsafe fn tanh<S: Simd>(x: S::F) -> S::F {
     unsafe {
-        let x = S::min(S::max(x, S::splat(-7.905_311)), S::splat(7.905_311));
+        let x = clamp::<S>(x, 7.905_311);
         let x2 = S::mul(x, x);
         let p = polynomial::<S, 7>(
             x2,
@@ -130,7 +136,7 @@ macro_rules! function {
 }
 
 function!(Identity, |x| x);
-function!(Relu, |x| S::max(x, S::splat(0.0)));
+function!(Relu, |x| S::max(S::splat(0.0), x));
 function!(Tanh, |x| tanh::<S>(x));
 function!(Gelu, |x| {
     let half = S::mul(x, S::splat(0.5));
@@ -160,7 +166,7 @@ function!(GeluTanh, |x| {
     let cubic = S::fma(S::mul(S::mul(x, x), x), S::splat(0.044_715), x);
     S::fma(half, tanh::<S>(S::mul(cubic, S::splat(0.797_884_6))), half)
 });
-function!(Clip, |x| S::min(S::max(x, S::splat(-1.0)), S::splat(1.0)));
+function!(Clip, |x| clamp::<S>(x, 1.0));
 function!(Silu, |x| S::div(x, S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x)))));
 
 /// The derivative of a non-linearity, for training.
@@ -381,6 +387,22 @@ mod tests {
                 for (x, y) in x.iter().zip(&y) {
                     let want = 2.0 * reference::slope(activation, *x);
                     assert!((y - want).abs() <= 1e-5, "{level:?} {activation:?} at {x}: {y} for {want}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_number_stays_so() {
+        use Activation::*;
+        for level in Level::all_available() {
+            for activation in [Identity, Gelu, GeluTanh, Relu, Tanh, Silu, Clip] {
+                let mut y = vec![0.5; 37];
+                (y[3], y[36]) = (f32::NAN, f32::NAN);
+                // SAFETY: available level.
+                unsafe { apply_at(level, activation, &mut y) };
+                for (i, y) in y.iter().enumerate() {
+                    assert_eq!(y.is_nan(), i == 3 || i == 36, "{level:?} {activation:?} at {i}: {y}");
                 }
             }
         }

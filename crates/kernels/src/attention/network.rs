@@ -251,7 +251,7 @@ unsafe fn relu<S: Simd>(bias: &[f32], pairs: bool, scores: *mut f32) {
     let (panel, slots) = (2 * S::LANES, bias.len());
     let one = |lane: usize, slot: usize| {
         // SAFETY: a row of scores per slot.
-        unsafe { S::max(S::add(S::load(scores.add(slot * panel + lane)), S::splat(bias[slot])), S::splat(0.0)) }
+        unsafe { S::max(S::splat(0.0), S::add(S::load(scores.add(slot * panel + lane)), S::splat(bias[slot]))) }
     };
     for lane in [0, S::LANES] {
         // SAFETY: as above; a pair takes the place of a row that has been read already.

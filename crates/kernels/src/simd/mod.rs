@@ -113,7 +113,9 @@ pub(crate) trait Simd: Copy {
     unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`.
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The larger; `b` where either is not a number.
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
+    /// The smaller; `b` where either is not a number.
     unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
     /// To the nearest integer.
     unsafe fn round(a: Self::F) -> Self::F;
