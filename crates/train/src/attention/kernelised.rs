@@ -12,10 +12,27 @@ const TINY: f64 = 1e-12;
 /// `φ(q) (φ(k)ᵀ v) / φ(q) Σ φ(k)`; features `[groups, length, features]`, none of them negative, those of padding's keys
 /// zero; values `[groups, length, width]`. O(n · features · width); the causal form sums block by block.
 pub(crate) fn mix(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, causal: bool) -> Tensor<3> {
-    let [groups, length, width] = value.dims();
-    // A column of ones sums the shares in the same product.
+    let [groups, length, _] = value.dims();
     let ones = Tensor::ones([groups, length, 1], &value.device());
-    let value = Tensor::cat(vec![value, ones], 2);
+    sums(query, key, value, ones, causal)
+}
+
+/// The same where the features of every key are still to be multiplied by its weight `[groups, length, 1]`: values are, which
+/// is less work.
+pub(crate) fn mix_weighted(
+    query: Tensor<3>,
+    key: Tensor<3>,
+    value: Tensor<3>,
+    weight: Tensor<3>,
+    causal: bool,
+) -> Tensor<3> {
+    sums(query, key, value * weight.clone(), weight, causal)
+}
+
+/// The column of weights sums the shares in the same product.
+fn sums(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, weight: Tensor<3>, causal: bool) -> Tensor<3> {
+    let width = value.dims()[2];
+    let value = Tensor::cat(vec![value, weight], 2);
     let sums = if causal { past(query, key, value) } else { product(query, product(key.transpose(), value)) };
     sums.clone().slice_dim(2, 0..width) / sums.slice_dim(2, width..width + 1).add_scalar(TINY)
 }

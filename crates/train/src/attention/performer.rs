@@ -61,8 +61,12 @@ impl Attention for Performer {
                 product(x.clone(), directions.expand([groups, width, self.features]))
             };
             let query = self.of_queries(along(&heads.query));
-            let key = self.of_keys(along(&heads.key), heads.key.clone(), padding);
-            Ok(kernelised::mix(query, key, heads.value.clone(), heads.causal))
+            let (key, weight) = self.of_keys(along(&heads.key), heads.key.clone(), padding);
+            let value = heads.value.clone();
+            Ok(match weight {
+                Some(weight) => kernelised::mix_weighted(query, key, value, weight, heads.causal),
+                None => kernelised::mix(query, key, value, heads.causal),
+            })
         })
     }
 }
@@ -77,9 +81,9 @@ impl Performer {
         }
     }
 
-    /// Features of keys `[groups, length, width]`; those of padding are zero. What is largest in a group is divided out, which
-    /// cancels too.
-    fn of_keys(&self, along: Tensor<3>, key: Tensor<3>, padding: Option<Tensor<3>>) -> Tensor<3> {
+    /// Features of keys `[groups, length, width]`, and what those of each are to be multiplied by; padding counts nothing. Softmax's are a
+    /// softmax and its sum. The largest sum of a group is divided out, which cancels too.
+    fn of_keys(&self, along: Tensor<3>, key: Tensor<3>, padding: Option<Tensor<3>>) -> (Tensor<3>, Option<Tensor<3>>) {
         match self.function {
             Function::Softmax => {
                 let width = key.dims()[2];
@@ -88,15 +92,17 @@ impl Performer {
                     Some(padding) => half - padding,
                     None => half,
                 };
-                let most = (along.clone().detach().max_dim(2) - less.clone().detach()).max_dim(1);
-                (along - (less + most)).exp()
+                let features = softmax(along.clone());
+                // The logarithm of softmax's sum, from the largest of a row: exact, and so are its gradients.
+                let sum = along.max_dim(2) - features.clone().max_dim(2).log();
+                let size = sum - less;
+                let most = size.clone().detach().max_dim(1);
+                (features, Some((size - most).exp()))
             }
             Function::Relu => {
                 let features = relu(along).add_scalar(LEAST);
-                match padding {
-                    Some(padding) => features * padding.div_scalar(-HIDDEN).add_scalar(1.0),
-                    None => features,
-                }
+                let weight = padding.map(|padding| padding.div_scalar(-HIDDEN).add_scalar(1.0));
+                (features, weight)
             }
         }
     }
