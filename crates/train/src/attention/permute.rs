@@ -133,7 +133,8 @@ mod tests {
                 expected.sort_by(|a, b| row[*b as usize].total_cmp(&row[*a as usize]));
                 expected.truncate(count);
                 let mut found = found.to_vec();
-                (expected.sort_unstable(), found.sort_unstable());
+                expected.sort_unstable();
+                found.sort_unstable();
                 assert_eq!(found, expected);
             }
         }
