@@ -181,6 +181,11 @@ pub(crate) const EMPTY: Verdict = Verdict {
     counted: Counted { tokens: 0.0, values: 0.0 },
 };
 
+/// What runs a model elsewhere, if there is such a place and it can.
+pub fn executor(elsewhere: Option<&Elsewhere<'_>>, model: &Model) -> Result<Option<Box<dyn Executor>>, Error> {
+    elsewhere.map_or(Ok(None), |elsewhere| elsewhere(model))
+}
+
 /// All answers of a model, from wherever it can run, and what was chosen not to be computed.
 fn asked(
     model: &Model,
@@ -190,7 +195,7 @@ fn asked(
     elsewhere: Option<&Elsewhere<'_>>,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<(Report, Counted), Error> {
-    if let Some(executor) = elsewhere.map(|elsewhere| elsewhere(model)).transpose()?.flatten() {
+    if let Some(executor) = executor(elsewhere, model)? {
         return Ok((answers(&*executor, model, dataset, options, stop)?, Counted::default()));
     }
     let engine = Engine::compile(model, engine)?;

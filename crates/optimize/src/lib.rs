@@ -28,7 +28,7 @@ pub use anatomy::{Anatomy, Kind, Site};
 pub use costs::Costs;
 pub use elements::{Element, queue as element_queue};
 pub use journal::Journal;
-pub use judge::{Elsewhere, Judge, Verdict, answers, without_intervals};
+pub use judge::{Elsewhere, Judge, Verdict, answers, executor, without_intervals};
 pub use recipe::{Left, Recipe};
 pub use running::{Counted, Prices, Running};
 pub use search::{Economy, Event, Search, Settings, Strategy, Tried, Tune};

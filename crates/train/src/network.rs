@@ -214,7 +214,7 @@ impl Network {
         mode: Mode,
         hook: Option<&dyn LinearHook>,
     ) -> Result<Forward, Error> {
-        self.pass(parameters, batch, mode, hook).forward()
+        self.forward_guided(parameters, batch, mode, hook, None)
     }
 
     /// Runs a batch up to the last hidden state, for those who want the head on some rows only ([`Network::head`]).
@@ -225,7 +225,7 @@ impl Network {
         mode: Mode,
         hook: Option<&dyn LinearHook>,
     ) -> Result<Encoded, Error> {
-        self.pass(parameters, batch, mode, hook).encode()
+        self.encode_guided(parameters, batch, mode, hook, None)
     }
 
     /// The same for those who want these rows of every sequence only: where values are sampled, the last layer's attention
@@ -252,9 +252,7 @@ impl Network {
         hook: Option<&dyn LinearHook>,
         guide: Option<Guide>,
     ) -> Result<Forward, Error> {
-        let mut pass = self.pass(parameters, batch, mode, hook);
-        pass.guide = guide;
-        pass.forward()
+        self.pass(parameters, batch, mode, hook).guided(guide).forward()
     }
 
     /// As [`Network::encode`], with layers that read what a teacher's read.
@@ -266,9 +264,7 @@ impl Network {
         hook: Option<&dyn LinearHook>,
         guide: Option<Guide>,
     ) -> Result<Encoded, Error> {
-        let mut pass = self.pass(parameters, batch, mode, hook);
-        pass.guide = guide;
-        pass.encode()
+        self.pass(parameters, batch, mode, hook).guided(guide).encode()
     }
 
     fn pass<'a>(

@@ -30,7 +30,7 @@ pub(super) struct Pass<'a> {
     pub(super) batch: &'a PaddedBatch,
     pub(super) mode: Mode,
     /// What layers read instead of what the layers before have computed.
-    pub(super) guide: Option<Guide<'a>>,
+    guide: Option<Guide<'a>>,
     /// Where changed statistics go.
     pub(super) running: &'a Running,
     hook: Option<&'a dyn LinearHook>,
@@ -87,6 +87,12 @@ impl<'a> Pass<'a> {
             masks,
             positions,
         }
+    }
+
+    /// The same with layers that read what a teacher's read.
+    pub(super) fn guided(mut self, guide: Option<Guide<'a>>) -> Self {
+        self.guide = guide;
+        self
     }
 
     /// Token ids to the head's result.

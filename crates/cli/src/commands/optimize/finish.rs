@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
 use sparing_model::{Executor, HeadKind, Model};
-use sparing_optimize::{Recipe, Settings, answers, outcome};
+use sparing_optimize::{Recipe, Settings, answers, executor, outcome};
 use sparing_report::{BaseCard, Candidate, Gain, Interval, Metric, PartTime, Report, Task, Verification, Versions};
 use sparing_tasks::Report as Scores;
 use std::time::Instant;
@@ -63,7 +63,7 @@ pub fn finish(
         found.tried[number].bytes = model.weights.size_in_bytes() as u64;
         // The chosen one answers in the engine, as it will; the others wherever that is fastest.
         let faster = work.elsewhere.filter(|_| Some(number) != found.best);
-        let after = match faster.map(|elsewhere| elsewhere(model)).transpose()?.flatten() {
+        let after = match executor(faster, model)? {
             Some(executor) => unseen(&*executor, model)?,
             None => unseen(&engine, model)?,
         };

@@ -182,8 +182,13 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
         console::note(note);
     }
     let settings = args.settings(&model);
+    #[cfg(feature = "train")]
     let elsewhere = tutor::elsewhere(&args.tutor)?;
-    let work = searching::Work::prepare(args, &model, &data, &settings, elsewhere.as_deref())?;
+    #[cfg(feature = "train")]
+    let elsewhere = elsewhere.as_deref();
+    #[cfg(not(feature = "train"))]
+    let elsewhere = None;
+    let work = searching::Work::prepare(args, &model, &data, &settings, elsewhere)?;
     #[cfg(feature = "train")]
     let found = match &rows {
         Some(rows) => recover::search(args, &data, rows, &settings, &work)?,

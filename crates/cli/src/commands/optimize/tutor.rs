@@ -3,10 +3,11 @@
 use crate::args::positive;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use sparing_optimize::Elsewhere;
 use std::path::PathBuf;
 #[cfg(feature = "train")]
-use {sparing_model::Error, sparing_model::Model, sparing_tasks::Dataset, std::path::Path};
+use {
+    sparing_model::Error, sparing_model::Model, sparing_optimize::Elsewhere, sparing_tasks::Dataset, std::path::Path,
+};
 
 /// Whether and how to fine-tune.
 // What cannot train still says what it would need to.
@@ -172,24 +173,20 @@ impl Tutor<'_> {
 
 /// Where candidates answer while they are searched for: on the device that trains, if that is not the one that the engine runs on.
 /// Numbers that are rounded and what is chosen while a model runs are the engine's alone.
+#[cfg(feature = "train")]
 pub fn elsewhere(args: &TutorArgs) -> Result<Option<Box<Elsewhere<'static>>>, Failure> {
+    use sparing_model::{Executor, Precision};
     if !args.recover || args.device == "cpu" {
         return Ok(None);
     }
-    #[cfg(not(feature = "train"))]
-    return Err(crate::commands::training().at("--recover"));
-    #[cfg(feature = "train")]
-    {
-        use sparing_model::{Executor, Precision};
-        let device = sparing_train::device(&args.device)?;
-        Ok(Some(Box::new(move |model: &Model| {
-            let plan = &model.plan;
-            let exact = plan.precision == Some(Precision::F32) && plan.attention.is_none() && plan.functions.is_none();
-            let run = || sparing_train::BurnExecutor::from_model(model, &device);
-            let executor = exact.then(run).transpose()?;
-            Ok(executor.map(|executor| Box::new(executor) as Box<dyn Executor>))
-        })))
-    }
+    let device = sparing_train::device(&args.device)?;
+    Ok(Some(Box::new(move |model: &Model| {
+        let plan = &model.plan;
+        let exact = plan.precision == Some(Precision::F32) && plan.attention.is_none() && plan.functions.is_none();
+        let run = || sparing_train::BurnExecutor::from_model(model, &device);
+        let executor = exact.then(run).transpose()?;
+        Ok(executor.map(|executor| Box::new(executor) as Box<dyn Executor>))
+    })))
 }
 
 /// Refuses what this program cannot do, before any work is done.

@@ -21,6 +21,19 @@ impl Host {
         &of[(group * self.case.sizes.length + at) * width..][..width]
     }
 
+    /// A column of keys or values, shortened over the length.
+    fn short(&self, by: &Rows, of: &Rows, group: usize, at: usize, column: usize) -> f64 {
+        let keys = 0..self.case.real(group);
+        keys.map(|j| by[at * self.case.sizes.length + j] * self.row(of, group, j)[column]).sum()
+    }
+
+    /// The score of a query with a shortened key.
+    fn short_score(&self, by: &Rows, group: usize, query: usize, at: usize) -> f64 {
+        let width = self.case.sizes.head_width();
+        let key: Vec<f64> = (0..width).map(|c| self.short(by, &self.k, group, at, c)).collect();
+        dot(self.row(&self.q, group, query), &key) / (width as f64).sqrt()
+    }
+
     /// A weighted mean of values by `weight(group, query, key)`, not negative.
     fn weighed(&self, weight: impl Fn(usize, usize, usize) -> f64) -> Rows {
         let (length, width) = (self.case.sizes.length, self.case.sizes.head_width());
@@ -89,21 +102,14 @@ fn linformer() {
         let host = Host::new(&kind, 12, &[12, 5], false);
         let by_key = host.case.tensor("shorten.key");
         let by_value = if shared { by_key.clone() } else { host.case.tensor("shorten.value") };
-        let short = |by: &Rows, of: &Rows, group: usize, at: usize, column: usize| -> f64 {
-            (0..host.case.real(group)).map(|j| by[at * 12 + j] * host.row(of, group, j)[column]).sum()
-        };
         let mut out = vec![0.0; host.v.len()];
         for group in 0..host.case.groups() {
             for i in 0..host.case.real(group) {
-                let score = |at: usize| -> f64 {
-                    let key: Vec<f64> = (0..4).map(|c| short(&by_key, &host.k, group, at, c)).collect();
-                    (dot(host.row(&host.q, group, i), &key) / 2.0).exp()
-                };
-                let scores: Vec<f64> = (0..3).map(score).collect();
+                let scores: Vec<f64> = (0..3).map(|at| host.short_score(&by_key, group, i, at).exp()).collect();
                 let sum: f64 = scores.iter().sum();
                 for column in 0..4 {
                     out[(group * 12 + i) * 4 + column] =
-                        (0..3).map(|at| scores[at] / sum * short(&by_value, &host.v, group, at, column)).sum();
+                        (0..3).map(|at| scores[at] / sum * host.short(&by_value, &host.v, group, at, column)).sum();
                 }
             }
         }
@@ -121,22 +127,15 @@ fn softmax_network() {
     let [by_key, by_value] = ["shorten.key", "shorten.value"].map(|name| host.case.tensor(name));
     let [w1, b1] = ["hidden.weight", "hidden.bias"].map(|name| host.case.tensor(name));
     let [w2, b2] = ["output.weight", "output.bias"].map(|name| host.case.tensor(name));
-    let short = |by: &Rows, of: &Rows, group: usize, at: usize, column: usize| -> f64 {
-        (0..host.case.real(group)).map(|j| by[at * 12 + j] * host.row(of, group, j)[column]).sum()
-    };
     let mut out = vec![0.0; host.v.len()];
     for group in 0..host.case.groups() {
         for i in 0..host.case.real(group) {
-            let score = |at: usize| -> f64 {
-                let key: Vec<f64> = (0..4).map(|c| short(&by_key, &host.k, group, at, c)).collect();
-                dot(host.row(&host.q, group, i), &key) / 2.0
-            };
-            let scores: Vec<f64> = (0..3).map(score).collect();
+            let scores: Vec<f64> = (0..3).map(|at| host.short_score(&by_key, group, i, at)).collect();
             let inner: Vec<f64> = (0..3).map(|at| (dot(&w1[at * 3..][..3], &scores) + b1[at]).max(0.0)).collect();
             let shares: Vec<f64> = (0..3).map(|at| dot(&w2[at * 3..][..3], &inner) + b2[at]).collect();
             for column in 0..4 {
                 out[(group * 12 + i) * 4 + column] =
-                    (0..3).map(|at| shares[at] * short(&by_value, &host.v, group, at, column)).sum();
+                    (0..3).map(|at| shares[at] * host.short(&by_value, &host.v, group, at, column)).sum();
             }
         }
     }
