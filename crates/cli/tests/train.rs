@@ -56,6 +56,21 @@ mod with_training {
         assert!(mean([&out("a"), &out("b")]).error(1).contains("differ in tensor"));
     }
 
+    #[test]
+    fn a_model_gets_windows_and_is_studied_as_a_longformer() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, out) = (table(folder.path()), folder.path().join("long").display().to_string());
+        let windows = ["--window", "4", "--positions", "90", "--steps", "2", "--batch", "4", "--json"];
+        let model = fixture("bert-classify-text");
+        sparing(&[&["train", "finetune", &model, "--data", &data, "--out", &out], &windows[..]].concat()).ok();
+        assert!(sparing(&["run", &out, "the film is bad"]).code == 0);
+        let (subject, study) = (format!("{data}={out}"), folder.path().join("study").display().to_string());
+        let few = ["--rows", "8", "--seeds", "2", "--rounds", "1", "--alpha", "1"];
+        sparing(&[&["study", "mca", "--model", &subject, "--out", &study], &few[..]].concat()).ok();
+        let tables = std::fs::read_to_string(folder.path().join("study/mca.md")).unwrap();
+        assert!(tables.contains("## Table 3"), "{tables}");
+    }
+
     /// Ctrl-C saves; the same command with --resume ends where an undisturbed one does.
     #[cfg(unix)]
     #[test]
@@ -152,6 +167,14 @@ mod with_training {
         assert!(train(&["--seed", "1,1"]).error(2).contains("different seeds"));
         assert!(train(&["--device", "tpu"]).error(1).contains("cpu, cuda and wgpu"));
         assert!(train(&[]).error(1).contains("x.csv"));
+        assert!(train(&["--positions", "99"]).error(2).contains("--window"));
+        for window in ["0", "7", "x"] {
+            assert!(train(&["--window", window]).error(2).contains("an even number"));
+        }
+        assert!(train(&["--window", "8", "--positions", "39"]).error(1).contains("fewer than the model's 40"));
+        let other = fixture("electra-classify");
+        let windowed = sparing(&["train", "finetune", &other, "--data", "x.csv", "--out", "y", "--window", "8"]);
+        assert!(windowed.error(1).contains("only BERT and RoBERTa"));
         for name in ["finetune", "distill", "pretrain", "average", "bench"] {
             assert!(sparing(&["train", name, "--help"]).ok().contains("Examples:"));
         }

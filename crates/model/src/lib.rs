@@ -28,6 +28,7 @@ mod sentence;
 mod tokenizer;
 mod tokens;
 mod weights;
+mod window;
 
 pub use architecture::*;
 pub use calibration::{CALIBRATION_FILE, Calibration, LayerCalibration, value_fingerprint};

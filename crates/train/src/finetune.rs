@@ -5,7 +5,7 @@ use crate::session::{Place, Session, subject};
 use crate::trainer::TrainOptions;
 use crate::{FakeQuantization, LinearHook, Prepared, Rounding, Summary, Supervised, Wanted, examples};
 use burn::tensor::Device;
-use sparing_model::{AttentionPlan, Error, Model};
+use sparing_model::{Architecture, AttentionPlan, Error, Model};
 use sparing_tasks::Dataset;
 
 /// What to fine-tune, on what, and how.
@@ -61,8 +61,16 @@ impl Finetune<'_> {
         let device = self.device.clone().autodiff();
         let make = |seed: u64| prepared.parameters(&self.model.weights, seed, &device);
         let economised = subject(self.quantization.as_ref(), &economy);
-        let subject = format!("fine-tune {}{economised}", self.train.source);
+        let windows = windows(&prepared.architecture);
+        let subject = format!("fine-tune {}{windows}{economised}", self.train.source);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }
+}
+
+/// What a training that goes on must have in common with its beginning, of a model with windows.
+fn windows(architecture: &Architecture) -> String {
+    let window = architecture.layers.first().and_then(|layer| layer.attention.window.as_ref());
+    let positions = architecture.longest_input().unwrap_or_default();
+    window.map_or(String::new(), |w| format!(", windows of {} in {positions} positions", 2 * w.one_sided))
 }

@@ -116,16 +116,6 @@ impl Wanted {
         }
     }
 
-    fn choice(&self) -> HeadChoice {
-        match self {
-            Wanted::Classify(_) | Wanted::MultiLabel(_) | Wanted::Regress => HeadChoice::Sequence,
-            Wanted::Token(_) => HeadChoice::Token,
-            Wanted::Answer => HeadChoice::Answer,
-            Wanted::MaskedLm => HeadChoice::MaskedLm,
-            Wanted::CausalLm => HeadChoice::CausalLm,
-        }
-    }
-
     fn kind(&self) -> HeadKind {
         match self {
             Wanted::Classify(_) => HeadKind::Classify,
@@ -177,7 +167,7 @@ impl Prepared {
         adapt(&mut config, wanted, model)?;
         let plan =
             Plan { elements: model.plan.elements.clone(), functions: model.plan.functions.clone(), ..Plan::default() };
-        Prepared::from_config(model, config, files, wanted.choice(), plan)
+        Prepared::from_config(model, config, files, HeadChoice::of(wanted.kind()), plan)
     }
 
     /// The same from a configuration of one's own (a student of another shape): tensors are taken over where the

@@ -75,17 +75,14 @@ impl Prepared {
     }
 }
 
+/// The head of a teacher.
 fn choice(kind: HeadKind) -> Result<HeadChoice, Error> {
-    Ok(match kind {
-        HeadKind::Classify | HeadKind::MultiLabel | HeadKind::Regress => HeadChoice::Sequence,
-        HeadKind::TokenClassify => HeadChoice::Token,
-        HeadKind::Answer => HeadChoice::Answer,
-        HeadKind::MaskedLm => HeadChoice::MaskedLm,
-        HeadKind::CausalLm => HeadChoice::CausalLm,
-        HeadKind::Hidden | HeadKind::Embed { .. } => {
-            return Err(Error::new("the teacher has no head to teach from; fine-tune it on the task first"));
+    match HeadChoice::of(kind) {
+        HeadChoice::Hidden | HeadChoice::Embed => {
+            Err(Error::new("the teacher has no head to teach from; fine-tune it on the task first"))
         }
-    })
+        choice => Ok(choice),
+    }
 }
 
 /// Writes the shape into the configuration, under the names its family uses.

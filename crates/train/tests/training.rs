@@ -4,7 +4,7 @@ mod common;
 
 use burn::tensor::Device;
 use common::{bare, fixture, sentiment};
-use sparing_model::{Edits, FfnEdit, HeadKind, LayerEdit, Model, Sequence};
+use sparing_model::{Edits, Family, FfnEdit, HeadKind, LayerEdit, Model, Sequence};
 use sparing_tasks::{Columns, Dataset, Select, Split, Task};
 use sparing_train::*;
 use std::path::Path;
@@ -95,6 +95,35 @@ fn economies_of_attention_are_trained_with_and_carried_along() {
         let saved = Model::load(&run.directory).unwrap();
         assert_eq!(saved.plan.attention.map(|plan| plan.to_string()).as_deref(), want);
     }
+}
+
+#[test]
+fn a_model_with_windows_is_trained_on_texts_that_did_not_fit_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.csv");
+    let filler = "and the plot of the film is the plot of a film ".repeat(6);
+    let rows = (0..32).map(|i| format!("{filler}{}\n", ["good,fine", "bad,poor"][i % 2]));
+    std::fs::write(&path, "text,label\n".to_string() + &rows.collect::<String>()).unwrap();
+    let data = Dataset::table(&path, &Columns::default(), &Select::default()).unwrap();
+    let model = bare("bert-classify-text").windowed(8, Some(150)).unwrap();
+    let job = Finetune {
+        model: &model,
+        train: &data,
+        dev: Some(&data),
+        options: options(5e-3, 12),
+        seeds: vec![1],
+        max_tokens: Some(150),
+        attention: None,
+        quantization: None,
+        device: Device::flex(),
+        place: place(folder.path()),
+    };
+    let run = job.run(&mut |_, _| true).unwrap().runs.remove(0);
+    // What decides stands far from the first token, which sees everything, and behind the 40 positions there were.
+    assert_eq!((run.trained[0].value, run.saved[0].value), (1.0, 1.0), "{run:?}");
+    let saved = Model::load(&run.directory).unwrap();
+    assert_eq!((saved.architecture.family, saved.architecture.longest_input()), (Family::Longformer, Some(150)));
+    assert_eq!(saved.tokenizer().unwrap().max_tokens(), Some(150));
 }
 
 #[test]

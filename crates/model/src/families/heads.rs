@@ -25,6 +25,19 @@ pub enum HeadChoice {
 }
 
 impl HeadChoice {
+    /// The head whose outputs are of this kind.
+    pub fn of(kind: HeadKind) -> HeadChoice {
+        match kind {
+            HeadKind::Hidden => HeadChoice::Hidden,
+            HeadKind::Classify | HeadKind::MultiLabel | HeadKind::Regress => HeadChoice::Sequence,
+            HeadKind::TokenClassify => HeadChoice::Token,
+            HeadKind::Answer => HeadChoice::Answer,
+            HeadKind::MaskedLm => HeadChoice::MaskedLm,
+            HeadKind::CausalLm => HeadChoice::CausalLm,
+            HeadKind::Embed { .. } => HeadChoice::Embed,
+        }
+    }
+
     /// Reads `architectures`. `family` is how Python's class names of this family begin.
     pub(crate) fn from_config(config: &Config, family: &str) -> Result<HeadChoice, Error> {
         let Some(value) = config.get("architectures") else { return Ok(HeadChoice::Hidden) };

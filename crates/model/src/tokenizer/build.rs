@@ -8,7 +8,7 @@ use crate::{Error, Family};
 use serde_json::{Map, Value, json};
 
 /// The bytes of a `tokenizer.json`; `None` if the directory holds no tokenizer that can be read.
-pub(super) fn definition(directory: &Directory, family: Family) -> Result<Option<Vec<u8>>, Error> {
+pub(crate) fn definition(directory: &Directory, family: Family) -> Result<Option<Vec<u8>>, Error> {
     if let Some(text) = directory.read("tokenizer.json")? {
         return Ok(Some(text));
     }

@@ -7,6 +7,7 @@ mod special;
 use crate::directory::Directory;
 use crate::weights::one_line;
 use crate::{Architecture, Error, Family, Sequence};
+pub(crate) use build::definition;
 use special::Special;
 use tokenizers::PostProcessorWrapper;
 
@@ -44,7 +45,7 @@ impl Tokenizer {
     /// Reads the tokenizer of a directory; `None` if there is none. An error if it can produce an id that the word
     /// table does not have.
     pub(crate) fn read(directory: &Directory, architecture: &Architecture) -> Result<Option<Tokenizer>, Error> {
-        let Some(definition) = build::definition(directory, architecture.family)? else { return Ok(None) };
+        let Some(definition) = definition(directory, architecture.family)? else { return Ok(None) };
         let mut inner = tokenizers::Tokenizer::from_bytes(&definition).map_err(|e| {
             Error::new(format!("tokenizer.json: not a tokenizer this version reads ({})", one_line(&e.to_string())))
         })?;

@@ -7,6 +7,7 @@ use crate::args::{ColumnArgs, positive, task};
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use clap::Args;
+use sparing_model::Model;
 use sparing_tasks::{Dataset, Select, Split, Task};
 use sparing_train::{Finetune, device, holdout};
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ Examples:
   sparing train finetune MODEL --data mine.csv --text review --label stars --out mine     a tenth is held out
   sparing train finetune MODEL --task sst2 --data glue --out int8-model --bits 8          ready for int8
   sparing train finetune MODEL --task sst2 --data glue --out lean --attention exact,drop=0.7  learns to do with fewer tokens
+  sparing train finetune MODEL --data reviews.jsonl --window 256 --positions 1024 --max-tokens 1024 --out long   long texts
 Ctrl-C saves and stops; the same command with --resume goes on.")]
 pub struct FinetuneArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
@@ -40,10 +42,41 @@ pub struct FinetuneArgs {
     how: HowArgs,
 
     #[command(flatten)]
+    windows: WindowArgs,
+
+    #[command(flatten)]
     economy: EconomyArgs,
 
     #[command(flatten)]
     quantize: QuantizeArgs,
+}
+
+/// A model for longer texts.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Windows")]
+pub struct WindowArgs {
+    /// Begin with the model as a Longformer of the same weights (BERT and RoBERTa): a token sees N / 2 neighbours on either side, the
+    /// first token and all others see each other
+    #[arg(long, value_name = "N", value_parser = even)]
+    window: Option<usize>,
+
+    /// Repeat the position table so that texts of N tokens fit; see --max-tokens too [default: as it is]
+    #[arg(long, value_name = "N", value_parser = positive, requires = "window")]
+    positions: Option<usize>,
+}
+
+impl WindowArgs {
+    fn apply(&self, model: Model) -> Result<Model, Failure> {
+        Ok(match self.window {
+            Some(window) => model.windowed(window, self.positions)?,
+            None => model,
+        })
+    }
+}
+
+fn even(text: &str) -> Result<usize, String> {
+    let number = positive(text).ok().filter(|n| n.is_multiple_of(2));
+    number.ok_or_else(|| "an even number of tokens from 2 on is expected, such as 256".to_string())
 }
 
 /// What to learn from.
@@ -95,8 +128,8 @@ impl DataArgs {
 pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
     let options = args.how.options()?;
     let device = device(&args.how.device)?;
+    let model = args.windows.apply(load::open(&args.model, Some(HeadArg::Hidden))?)?;
     let (train, dev) = args.data.read()?;
-    let model = load::open(&args.model, Some(HeadArg::Hidden))?;
     let job = Finetune {
         model: &model,
         train: &train,
