@@ -17,11 +17,15 @@
 #   TASKS, ATTENTION        what to train; all four and all
 #   DEVICE        cuda
 #   KEEP          RUNS/records.tar.gz   records, logs and table, written anew every few seconds
+#   SPEED         240       seconds for speeds and memory at LENGTHS after the trainings, one process alone; 0: none
+#   LENGTHS       1024,2048,3072,4096
+#   SPEED_BATCH   32        sequences per update there
 set -u
 sparing=$1 data=$2 runs=$3
 here=$(dirname "$0")
 until_seconds=${UNTIL_SECONDS:-480} parallel=${PARALLEL:-14} heavy=${HEAVY:-2} memory=${MEMORY:-125}
 config=${CONFIG:-$here/short.json} device=${DEVICE:-cuda} keep=${KEEP:-$runs/records.tar.gz}
+speed=${SPEED:-240} lengths=${LENGTHS:-1024,2048,3072,4096} speed_batch=${SPEED_BATCH:-32}
 # Small tasks first: what a process has reserved on the GPU only grows.
 tasks=${TASKS:-image pathfinder listops text}
 attention=${ATTENTION:-$(grep -o '^  "[a-z-]*"' "$here/../../crates/train/configs/attention.json" | tr -d ' "')}
@@ -38,8 +42,8 @@ prepare() { # task, examples
 }
 
 collect() {
-    "$sparing" lra table "$runs" --config "$(basename "$config" .json)" --out "$runs/table.md" 2>/dev/null
-    (cd "$runs" && find . -name record.json -o -name train.jsonl -o -name '*.log' -o -name failures.txt -o -name table.md) |
+    "$sparing" lra table "$runs" --config "$(basename "$config" .json)" --out "$runs/table.md" --svg "$runs/table.svg" 2>/dev/null
+    (cd "$runs" && find . -name record.json -o -name train.jsonl -o -name '*.log' -o -name failures.txt -o -name 'table.*' -o -path './speed/*.json') |
         tar -C "$runs" -czf "$keep.partial" -T - && mv "$keep.partial" "$keep"
 }
 
@@ -110,6 +114,9 @@ while [ ${#queue[@]} -gt 0 ] || [ ${#held[@]} -gt 0 ]; do
         unset "held[$ended]"
     fi
 done
+# By itself: what is measured side by side disturbs each other.
+[ "$speed" = 0 ] || "$sparing" lra speed --out "$runs" --attention "${attention//[[:space:]]/,}" --length "$lengths" --batch "$speed_batch" \
+    --config "$config" --device "$device" --seconds "$speed" >"$runs/logs/speed.log" 2>&1
 kill $collector
 collect
 cat "$runs/table.md"

@@ -57,6 +57,40 @@ mod with_training {
         assert!(run("md").contains("| linear | 128 |"));
     }
 
+    /// Figures are measured once, kept and shown by the table; what fails has its reason and keeps nothing else from being measured.
+    #[test]
+    fn updates_are_timed() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().display().to_string();
+        let run = |more: &[&str]| {
+            let how = ["lra", "speed", "--attention", "full,linear", "--batch", "2", "--each", "0", "--out", &runs];
+            sparing(&[&how[..], more].concat())
+        };
+        let first = run(&["--length", "64", "--json"]).json_lines();
+        assert_eq!(first.len(), 2);
+        assert!(first.iter().all(|cell| cell["updates_per_second"].as_f64().unwrap() > 0.0 && cell["updates"] == 1));
+        assert!(first.iter().all(|cell| cell["peak_bytes"].as_u64().unwrap() > 0), "{first:?}");
+        let more = run(&["--length", "64,128", "--json"]).json_lines();
+        assert_eq!((&more[0], &more[2]), (&first[0], &first[1]), "measured once");
+        // What was being measured when all was killed is measured anew.
+        let file = folder.path().join("speed/small-full-64-2-cpu.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut cell: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let broken = |cell: &mut serde_json::Value, why: &str| {
+            (cell["failure"], cell["updates_per_second"]) = (why.into(), serde_json::Value::Null);
+            std::fs::write(&file, cell.to_string()).unwrap();
+        };
+        broken(&mut cell, "being measured");
+        assert!(run(&["--length", "64", "--json"]).json_lines()[0]["updates_per_second"].as_f64().is_some());
+        // What has failed is not, unless it is asked for.
+        broken(&mut cell, "out of luck");
+        let shown = run(&["--length", "64,128"]).ok();
+        assert!(shown.contains("out of luck: full at 64") && shown.contains("updates/s at 128"), "{shown}");
+        let table = sparing(&["lra", "table", &runs]).ok();
+        assert!(table.contains("- out of luck: full at 64") && table.contains("| linear |"), "{table}");
+        assert!(run(&["--length", "64", "--retry", "--json"]).json_lines()[0]["failure"].is_null());
+    }
+
     #[test]
     fn mistakes_are_told() {
         let folder = tempfile::tempdir().unwrap();
@@ -68,6 +102,7 @@ mod with_training {
         assert!(train(&["--config", "huge"]).error(1).contains("small and benchmark"));
         assert!(sparing(&["lra", "prepare", "text", "--out", &out]).error(1).contains("--data"));
         assert!(sparing(&["lra", "table", &out]).error(1).contains("no record"));
+        assert!(sparing(&["lra", "speed", "--out", &out, "--each=-1"]).error(2).contains("--each"));
         let file = folder.path().join("mine.json");
         std::fs::write(&file, r#"{"kind":"local","blocks":3}"#).unwrap();
         let message = train(&["--attention", &file.display().to_string()]).error(1);

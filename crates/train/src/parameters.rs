@@ -123,6 +123,11 @@ impl Parameters {
         self.tensors.remove(name)
     }
 
+    /// How many numbers are trained.
+    pub fn trained(&self) -> usize {
+        self.iter().filter(|(_, p)| p.trainable).map(|(_, p)| p.shape.iter().product::<usize>()).sum()
+    }
+
     /// Says which tensors training changes; the others require no gradients from now on.
     pub fn set_trainable(&mut self, trainable: impl Fn(&str) -> bool) {
         for (name, parameter) in &mut self.tensors {

@@ -4,6 +4,7 @@ mod clock;
 mod config;
 mod encoder;
 mod record;
+mod speed;
 #[cfg(test)]
 mod tests;
 mod training;
@@ -13,4 +14,5 @@ pub use config::{CONFIGURATIONS, EncoderConfig, Pool, Positions, Recipes, Traini
 pub(crate) use encoder::sines;
 pub use encoder::{Encoder, Mode};
 pub use record::{RECORD, Record};
+pub use speed::{MeasuredSpeed, UpdateClock};
 pub use training::{Data, Job, accuracy, run};

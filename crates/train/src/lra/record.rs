@@ -3,6 +3,7 @@
 use super::training::Job;
 use crate::attention::Kind;
 use crate::log;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 use sparing_tasks::lra::Task;
@@ -88,20 +89,26 @@ impl Record {
 
     /// The record of a directory; `None` if there is none.
     pub fn read(directory: &Path) -> Result<Option<Record>, Error> {
-        let path = directory.join(RECORD);
-        let Ok(text) = fs::read(&path) else { return Ok(None) };
-        let record = serde_json::from_slice(&text);
-        record.map(Some).map_err(|e| Error::new(format!("{}: not a record ({e})", path.display())))
+        read_json(&directory.join(RECORD), "a record")
     }
 
-    /// Writes beside and renames, so that a record is there whole or not at all.
     pub(super) fn write(&self, directory: &Path) -> Result<(), Error> {
-        let path = directory.join(RECORD);
-        let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: cannot be written ({e})", path.display()));
-        let text = serde_json::to_vec_pretty(self).map_err(|e| failed(&e))?;
-        let beside = path.with_extension("partial");
-        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).map_err(|e| failed(&e))
+        write_json(&directory.join(RECORD), self)
     }
+}
+
+/// What a file holds; `None` if there is none.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Option<T>, Error> {
+    let Ok(text) = fs::read(path) else { return Ok(None) };
+    serde_json::from_slice(&text).map(Some).map_err(|e| Error::new(format!("{}: not {what} ({e})", path.display())))
+}
+
+/// Writes beside and renames, so that a file is there whole or not at all.
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: cannot be written ({e})", path.display()));
+    let text = serde_json::to_vec_pretty(value).map_err(|e| failed(&e))?;
+    let beside = path.with_extension("partial");
+    fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).map_err(|e| failed(&e))
 }
 
 /// Mean loss of the last tenth of a log's updates.

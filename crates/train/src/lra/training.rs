@@ -56,10 +56,17 @@ pub struct Job {
     pub deadline: Option<Instant>,
 }
 
-struct Classes<'a> {
+/// The label of every example.
+pub(super) struct Classes<'a> {
     encoder: &'a Encoder,
     set: &'a Set,
     lengths: Vec<usize>,
+}
+
+impl<'a> Classes<'a> {
+    pub(super) fn new(encoder: &'a Encoder, set: &'a Set) -> Self {
+        Classes { encoder, set, lengths: set.lengths() }
+    }
 }
 
 impl Objective for Classes<'_> {
@@ -166,7 +173,7 @@ pub fn run(
     let encoder = Encoder::new(&job.training, &job.kind, job.task)?;
     let (device_name, device) = device;
     let mut parameters = encoder.parameters(job.seed, &device.autodiff());
-    let trained = parameters.iter().filter(|(_, p)| p.trainable).map(|(_, p)| p.shape.iter().product::<usize>()).sum();
+    let trained = parameters.trained();
     let t = &job.training;
     let options = TrainOptions {
         subject: format!("lra {} {} {}", job.task.name(), job.configuration, serde_json::json!(job.kind)),
@@ -182,7 +189,7 @@ pub fn run(
         ..TrainOptions::default()
     };
     let work = Work::new(directory)?;
-    let objective = Classes { encoder: &encoder, lengths: data.train.lengths(), set: &data.train };
+    let objective = Classes::new(&encoder, &data.train);
     // What a pass of an update takes in memory, a pass without gradients takes thrice.
     let batch = 2 * t.batch;
     let (best, evaluating) = (work.best(), Cell::new(0.0));

@@ -111,10 +111,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if !args.width.is_multiple_of(args.heads) {
         return Err(Failure::Usage(format!("--width {}: not a multiple of {} heads", args.width, args.heads)));
     }
-    let mut kinds = match args.attention.iter().any(|name| name == "all") {
-        true => sparing_train::attention::catalogue()?,
-        false => args.attention.iter().map(|name| super::mechanism(name)).collect::<Result<Vec<_>, _>>()?,
-    };
+    let mut kinds = super::mechanisms(&args.attention)?;
     if args.peak {
         return peak(args, &kinds);
     }

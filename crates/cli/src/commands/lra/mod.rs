@@ -1,14 +1,21 @@
 //! `sparing lra`: Long Range Arena with any attention.
 
 mod bench;
+mod labels;
 mod memory;
 mod prepare;
 mod scatter;
+mod speed;
+mod speeds;
 mod table;
 mod train;
 
 use crate::failure::Failure;
 use clap::Args;
+use sparing_tasks::lra::Task;
+use sparing_train::attention::{Kind, catalogue};
+use sparing_train::lra::{Training, recipes};
+use std::path::Path;
 
 /// Long Range Arena: trains, times and compares attention mechanisms on long sequences
 ///
@@ -25,6 +32,7 @@ enum LraCommand {
     Train(train::TrainArgs),
     Table(table::TableArgs),
     Bench(bench::BenchArgs),
+    Speed(speed::SpeedArgs),
 }
 
 /// Runs the command.
@@ -35,17 +43,42 @@ pub fn lra(args: &LraArgs) -> Result<(), Failure> {
         LraCommand::Train(args) => train::train(args),
         LraCommand::Table(args) => table::table(args),
         LraCommand::Bench(args) => bench::bench(args),
+        LraCommand::Speed(args) => speed::speed(args),
     }
 }
 
 /// A task by its name.
-fn task(name: &str) -> Result<sparing_tasks::lra::Task, String> {
-    sparing_tasks::lra::Task::parse(name).map_err(|e| e.to_string())
+fn task(name: &str) -> Result<Task, String> {
+    Task::parse(name).map_err(|e| e.to_string())
+}
+
+/// What a configuration, by its name or of a file NAME.json, is called and has for a task.
+fn configuration(config: &str, task: Task) -> Result<(String, Training), Failure> {
+    let text = match config.ends_with(".json") {
+        true => {
+            Some(std::fs::read_to_string(config).map_err(|e| Failure::new(format!("{config}: cannot be read ({e})")))?)
+        }
+        false => None,
+    };
+    let recipes = recipes(config, text.as_deref())?;
+    Ok((stem(config), Training::of(&recipes, task)?.clone()))
+}
+
+/// A file's name without its ending.
+fn stem(name: &str) -> String {
+    Path::new(name).file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned())
+}
+
+/// Mechanisms by their names or files; all: every one there is.
+fn mechanisms(names: &[String]) -> Result<Vec<(String, Kind)>, Failure> {
+    match names.iter().any(|name| name == "all") {
+        true => Ok(catalogue()?),
+        false => names.iter().map(|name| mechanism(name)).collect(),
+    }
 }
 
 /// A mechanism by its name, or of a JSON file.
-fn mechanism(name: &str) -> Result<(String, sparing_train::attention::Kind), Failure> {
-    use sparing_train::attention::catalogue;
+fn mechanism(name: &str) -> Result<(String, Kind), Failure> {
     let known = catalogue()?;
     if let Some(found) = known.iter().find(|(known, _)| known == name) {
         return Ok(found.clone());
@@ -59,6 +92,5 @@ fn mechanism(name: &str) -> Result<(String, sparing_train::attention::Kind), Fai
     }
     let text = std::fs::read_to_string(name).map_err(|e| Failure::new(format!("{name}: cannot be read ({e})")))?;
     let kind = serde_json::from_str(&text).map_err(|e| Failure::new(format!("{name}: not an attention ({e})")))?;
-    let short = std::path::Path::new(name).file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-    Ok((short, kind))
+    Ok((stem(name), kind))
 }

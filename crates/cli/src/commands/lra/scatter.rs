@@ -1,5 +1,6 @@
 //! The survey's picture: score against speed, memory as the area.
 
+use super::labels::{Wanted, places};
 use crate::svg::COLOURS;
 use sparing_markup::{Element, circle, label, line, round_step, standalone};
 
@@ -24,9 +25,11 @@ const BOTTOM: f64 = 60.0;
 /// The largest dot's radius, and the least.
 const LARGEST: f64 = 34.0;
 const LEAST: f64 = 3.0;
+/// A name that moved less than this needs no line to its dot.
+const NEAR: f64 = 8.0;
 
-/// The whole picture.
-pub fn scatter(dots: &[Dot], task: &str) -> String {
+/// The whole picture; `measured` says what speed and memory are of.
+pub fn scatter(dots: &[Dot], measured: &str) -> String {
     let most = |of: fn(&Dot) -> f64| dots.iter().map(of).filter(|x| x.is_finite()).fold(0.0, f64::max);
     let speed = most(|dot| dot.speed).max(1e-9) * 1.1;
     let memory = most(|dot| dot.bytes).max(1.0);
@@ -36,7 +39,7 @@ pub fn scatter(dots: &[Dot], task: &str) -> String {
     let (low, high) = ((lowest - room).max(0.0), highest + room);
     let x = |speed_of: f64| LEFT + (WIDTH - LEFT - RIGHT) * speed_of / speed;
     let y = |score: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (score - low) / (high - low);
-    let subtitle = format!("mean score of the tasks trained; updates per second and peak memory (area) on {task}");
+    let subtitle = format!("mean score of the tasks trained; updates per second and peak memory (area) {measured}");
     let mut svg = standalone(WIDTH, HEIGHT, "Score, speed and memory of attention mechanisms", &subtitle);
     for mark in marks(0.0, speed) {
         let grid = line((x(mark), TOP), (x(mark), HEIGHT - BOTTOM)).set("stroke", "#d9dee3");
@@ -51,14 +54,26 @@ pub fn scatter(dots: &[Dot], task: &str) -> String {
     // Small dots over large ones.
     let mut order: Vec<&Dot> = dots.iter().collect();
     order.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
-    for (number, dot) in order.into_iter().enumerate() {
-        let radius = LEAST + (LARGEST - LEAST) * (dot.bytes / memory).max(0.0).sqrt();
+    let radius = |dot: &Dot| LEAST + (LARGEST - LEAST) * (dot.bytes / memory).max(0.0).sqrt();
+    for (number, dot) in order.iter().enumerate() {
         let (fill, _) = COLOURS[number % COLOURS.len()];
         let tip =
             format!("{}: {:.1}%, {:.2} updates/s, {}", dot.name, dot.score, dot.speed, crate::table::bytes(dot.bytes));
-        let shape = circle(x(dot.speed), y(dot.score), radius).set("fill", fill).set("fill-opacity", 0.55);
+        let shape = circle(x(dot.speed), y(dot.score), radius(dot)).set("fill", fill).set("fill-opacity", 0.55);
         svg = svg.with(shape.set("stroke", "#1f2328").tip(&tip));
-        let name = label(x(dot.speed), y(dot.score) - radius - 3.0, &dot.name).set("text-anchor", "middle");
+    }
+    let above = |dot: &Dot| y(dot.score) - radius(dot) - 3.0;
+    let wanted: Vec<Wanted<'_>> =
+        order.iter().map(|dot| Wanted { name: &dot.name, x: x(dot.speed), y: above(dot) }).collect();
+    let found = places(&wanted, (LEFT, WIDTH - RIGHT), (TOP, HEIGHT - BOTTOM));
+    for (dot, (at, base)) in order.into_iter().zip(found) {
+        // Where a name had to move away, a line leads to its dot.
+        if (base - above(dot)).abs() > NEAR {
+            let end = if base < y(dot.score) { base + 3.0 } else { base - 9.0 };
+            svg = svg
+                .with(line((at, end), (x(dot.speed), y(dot.score))).set("stroke", "#8c959f").set("stroke-width", 0.6));
+        }
+        let name = label(at, base, &dot.name).set("text-anchor", "middle");
         svg = svg.with(name.set("font-size", 11.0).set("fill", "#1f2328"));
     }
     svg.to_string()

@@ -1,13 +1,14 @@
 //! `sparing lra table`: what came of all trainings.
 
 use super::scatter::{Dot, scatter};
+use super::speeds;
 use crate::console::Out;
 use crate::failure::Failure;
 use crate::files;
 use crate::table::{Align, Table, bytes, count};
 use clap::Args;
 use sparing_tasks::lra::Task;
-use sparing_train::lra::Record;
+use sparing_train::lra::{MeasuredSpeed, Record};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -37,13 +38,25 @@ pub struct TableArgs {
     #[arg(long, visible_alias = "svg", value_name = "FILE")]
     picture: Option<PathBuf>,
 
-    /// The task whose speed and memory the picture shows
-    #[arg(long, value_name = "TASK", default_value = "text", value_parser = super::task)]
-    speed_of: Task,
+    /// What the picture's speed and memory are of: a length that `sparing lra speed` has measured, or a training's task
+    /// [default: 4096 if that was measured, or else text]
+    #[arg(long, value_name = "LENGTH|TASK", value_parser = speed_of)]
+    speed_of: Option<SpeedOf>,
 
     /// Print one JSON array of records
     #[arg(long)]
     json: bool,
+}
+
+/// What speed and memory in the picture are of.
+#[derive(Debug, Clone, Copy)]
+enum SpeedOf {
+    Length(usize),
+    Task(Task),
+}
+
+fn speed_of(text: &str) -> Result<SpeedOf, String> {
+    text.parse().map(SpeedOf::Length).or_else(|_| super::task(text).map(SpeedOf::Task))
 }
 
 /// The published table (Tay et al. 2020): ListOps, text, retrieval, image, Pathfinder.
@@ -61,11 +74,15 @@ const PUBLISHED: [(&str, [f64; 5]); 11] = [
     ("performer", [18.01, 65.40, 53.82, 42.77, 77.05]),
 ];
 
+/// The length of the survey's picture.
+const USUAL: usize = 4096;
+
 /// Runs the command.
 pub fn table(args: &TableArgs) -> Result<(), Failure> {
     let mut records = read(args)?;
     records.retain(|record| record.configuration == args.config);
-    if records.is_empty() {
+    let speeds = speeds::read(&args.runs, &args.config)?;
+    if records.is_empty() && speeds.is_empty() {
         let why = "holds no record of this configuration; train with `sparing lra train`";
         return Err(Failure::new(format!("{} {why}", args.runs.display())));
     }
@@ -75,9 +92,10 @@ pub fn table(args: &TableArgs) -> Result<(), Failure> {
         return out.flush();
     }
     if let Some(path) = &args.picture {
-        files::write(path, scatter(&dots(&records, args.speed_of), args.speed_of.name()).as_bytes())?;
+        files::write(path, picture(&records, &speeds, args.speed_of).as_bytes())?;
     }
-    let text = markdown(&records);
+    let trained = if records.is_empty() { String::new() } else { markdown(&records) };
+    let text = trained + &speeds::markdown(&speeds);
     match &args.out {
         Some(path) => files::write(path, text.as_bytes())?,
         None => out.text(&text)?,
@@ -205,13 +223,28 @@ fn knobs(record: &Record) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// A dot per mechanism that was trained on the task whose speed is shown; its score is the mean of its tasks.
-fn dots(records: &[Record], speed_of: Task) -> Vec<Dot> {
+/// Scores against what was measured at a length, or on a task.
+fn picture(records: &[Record], speeds: &[MeasuredSpeed], of: Option<SpeedOf>) -> String {
+    let measured = |length: usize| speeds::at(speeds, length);
+    let usual = if measured(USUAL).is_empty() { SpeedOf::Task(Task::Text) } else { SpeedOf::Length(USUAL) };
+    match of.unwrap_or(usual) {
+        SpeedOf::Length(length) => scatter(&dots(records, &measured(length)), &format!("at {length} tokens")),
+        SpeedOf::Task(task) => {
+            let known = records.iter().filter(|record| record.task == task);
+            let speed = |record: &'_ Record| (record.steps_per_second, record.peak_bytes);
+            let known = known.map(|record| (record.attention.as_str(), speed(record))).collect();
+            scatter(&dots(records, &known), &format!("on {}", task.name()))
+        }
+    }
+}
+
+/// A dot per mechanism that was trained and whose speed and memory are known; its score is the mean of its tasks.
+fn dots(records: &[Record], measured: &BTreeMap<&str, (f64, u64)>) -> Vec<Dot> {
     let dot = |(name, of): (&str, BTreeMap<&'static str, &Record>)| {
-        let speed = of.get(speed_of.name())?;
+        let (speed, peak) = *measured.get(name)?;
         let scores: Vec<f64> = of.values().filter_map(|record| Some(100.0 * record.score?)).collect();
         let mean = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)?;
-        Some(Dot { name: name.to_string(), speed: speed.steps_per_second, score: mean, bytes: speed.peak_bytes as f64 })
+        Some(Dot { name: name.to_string(), speed, score: mean, bytes: peak as f64 })
     };
     by_mechanism(records).into_iter().filter_map(dot).collect()
 }
@@ -255,7 +288,32 @@ mod tests {
         let running = Record { score: None, late_loss: None, ..record.clone() };
         let text = markdown(&[running]);
         assert!(text.contains("| bigbird | (37.0)* | – |") && text.contains("fewer updates"), "{text}");
-        let picture = scatter(&dots(&[record, other], Task::Text), "text");
-        assert!(picture.contains("bigbird") && picture.matches("<circle").count() == 1, "{picture}");
+        let trained = [record, other];
+        let speed = |length, updates_per_second: Option<f64>| MeasuredSpeed {
+            configuration: "small".into(),
+            attention: "bigbird".into(),
+            kind: trained[0].kind.clone(),
+            length,
+            batch: 32,
+            device: "cuda".into(),
+            updates: 9,
+            updates_per_second,
+            peak_bytes: 3 << 30,
+            parameters: 220_000,
+            failure: updates_per_second.is_none().then(|| "CUDA_ERROR_OUT_OF_MEMORY at 0x1".into()),
+        };
+        let speeds = [speed(4096, Some(31.5)), speed(16384, None)];
+        let text = speeds::markdown(&speeds);
+        assert!(text.contains("| bigbird | 31.50 | – | 3.00 GiB | – |"), "{text}");
+        assert!(text.contains("- out of memory: bigbird at 16384") && text.contains("batch 32, cuda"), "{text}");
+        for (of, tip) in [
+            (None, "31.50 updates/s, 3.00 GiB"),
+            (Some(SpeedOf::Task(Task::Text)), "7.25 updates/s, 1.00 GiB"),
+            (Some(SpeedOf::Length(4096)), "31.50 updates/s"),
+        ] {
+            let picture = picture(&trained, &speeds, of);
+            assert!(picture.contains(tip) && picture.matches("<circle").count() == 1, "{picture}");
+        }
+        assert!(!picture(&trained, &speeds, Some(SpeedOf::Length(16384))).contains("<circle"));
     }
 }

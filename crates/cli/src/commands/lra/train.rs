@@ -11,7 +11,7 @@ use clap::Args;
 use sparing_model::Error;
 use sparing_tasks::lra::{Part, Set, Task};
 use sparing_train::device;
-use sparing_train::lra::{Data, Job, Record, Training, recipes, run};
+use sparing_train::lra::{Data, Job, Record, run};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -157,15 +157,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
 
 /// What is to be trained on a task.
 fn jobs_of(args: &TrainArgs, task: Task, deadline: Option<Instant>) -> Result<Vec<Job>, Failure> {
-    let text = match args.config.ends_with(".json") {
-        true => Some(
-            std::fs::read_to_string(&args.config)
-                .map_err(|e| Failure::new(format!("{}: cannot be read ({e})", args.config)))?,
-        ),
-        false => None,
-    };
-    let recipes = recipes(&args.config, text.as_deref())?;
-    let mut training = Training::of(&recipes, task)?.clone();
+    let (configuration, mut training) = super::configuration(&args.config, task)?;
     training.steps = args.steps.map_or(training.steps, |steps| steps as u64);
     training.batch = args.batch.unwrap_or(training.batch);
     training.length = args.length.unwrap_or(training.length);
@@ -173,12 +165,6 @@ fn jobs_of(args: &TrainArgs, task: Task, deadline: Option<Instant>) -> Result<Ve
     if let Some(steps) = args.warmup {
         training.schedule.warmup = sparing_train::Warmup::Steps(steps);
     }
-    let configuration = Path::new(&args.config).file_stem().map_or_else(String::new, |s| s.to_string_lossy().into());
-    let all = args.attention.iter().any(|name| name == "all");
-    let kinds = match all {
-        true => sparing_train::attention::catalogue()?,
-        false => args.attention.iter().map(|name| super::mechanism(name)).collect::<Result<_, _>>()?,
-    };
     let job = |(attention, kind)| Job {
         task,
         configuration: configuration.clone(),
@@ -191,7 +177,7 @@ fn jobs_of(args: &TrainArgs, task: Task, deadline: Option<Instant>) -> Result<Ve
         stop_at: args.until.map(|n| n as u64),
         deadline,
     };
-    Ok(kinds.into_iter().map(job).collect())
+    Ok(super::mechanisms(&args.attention)?.into_iter().map(job).collect())
 }
 
 /// The directory of one run.
