@@ -57,26 +57,31 @@ pub struct FinetuneArgs {
 pub struct WindowArgs {
     /// Begin with the model as a Longformer of the same weights (BERT and RoBERTa): a token sees N / 2 neighbours on either side, the
     /// first token and all others see each other
-    #[arg(long, value_name = "N", value_parser = even)]
+    #[arg(long, value_name = "N")]
     window: Option<usize>,
 
     /// Repeat the position table so that texts of N tokens fit; see --max-tokens too [default: as it is]
-    #[arg(long, value_name = "N", value_parser = positive, requires = "window")]
+    #[arg(long, value_name = "N", value_parser = positive)]
     positions: Option<usize>,
 }
 
 impl WindowArgs {
+    fn check(&self) -> Result<(), Failure> {
+        match (self.window, self.positions) {
+            (Some(window), _) if window == 0 || window % 2 == 1 => {
+                Err(Failure::Usage(format!("--window {window}: an even number from 2 on is expected, such as 256")))
+            }
+            (None, Some(_)) => Err(Failure::Usage("--positions: only with --window, such as 256".to_string())),
+            _ => Ok(()),
+        }
+    }
+
     fn apply(&self, model: Model) -> Result<Model, Failure> {
         Ok(match self.window {
             Some(window) => model.windowed(window, self.positions)?,
             None => model,
         })
     }
-}
-
-fn even(text: &str) -> Result<usize, String> {
-    let number = positive(text).ok().filter(|n| n.is_multiple_of(2));
-    number.ok_or_else(|| "an even number of tokens from 2 on is expected, such as 256".to_string())
 }
 
 /// What to learn from.
@@ -127,6 +132,7 @@ impl DataArgs {
 /// Runs the command.
 pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
     let options = args.how.options()?;
+    args.windows.check()?;
     let device = device(&args.how.device)?;
     let model = args.windows.apply(load::open(&args.model, Some(HeadArg::Hidden))?)?;
     let (train, dev) = args.data.read()?;

@@ -36,10 +36,16 @@ pub fn markdown(measured: &[Measured]) -> String {
         }
     };
     for part in Part::ALL {
+        let inputs = match paper_sampler(measured, true).any(|m| m.cell.part == part) {
+            true => "inputs padded to 128",
+            false => "inputs as long as they are",
+        };
         section(
             &format!("Table {}: {}", part.table(), part.published()),
-            "The paper's sampler with inputs padded to 128, f32. Times fewer FLOPs of the value encoding are as the authors count, padding included; \
-             in parentheses on real tokens.",
+            &format!(
+                "The paper's sampler with {inputs}, f32. Times fewer FLOPs of the value encoding are as the authors count, padding included; \
+                 in parentheses on real tokens."
+            ),
             as_published(measured, &published, part),
         );
     }
