@@ -3,8 +3,8 @@
 
 use crate::random::Random;
 use crate::{gpu, ops};
+use burn::tensor::Tensor;
 use burn::tensor::activation::relu as burn_relu;
-use burn::tensor::{Distribution, Tensor};
 use sparing_kernels::Activation;
 use sparing_kernels::training::Dropout;
 use std::sync::Arc;
@@ -42,8 +42,7 @@ pub(crate) fn lookup(table: Tensor<2>, ids: Vec<u32>) -> Tensor<2> {
     gpu::lookup(table, ids)
 }
 
-/// Drops a share of the numbers and scales the others up. On the host the seed decides which, elsewhere the device's
-/// generator.
+/// Drops a share of the numbers and scales the others up. The seed decides which.
 pub(crate) fn dropout(x: Tensor<2>, share: f64, seed: u64) -> Tensor<2> {
     if share <= 0.0 {
         return x;
@@ -51,7 +50,5 @@ pub(crate) fn dropout(x: Tensor<2>, share: f64, seed: u64) -> Tensor<2> {
     if ops::on_host(&x.device()) {
         return ops::drop(x, Dropout::new(Random::new(seed).bits(), share));
     }
-    let keep = 1.0 - share;
-    let kept = Tensor::<2>::random(x.shape(), Distribution::Bernoulli(keep), (&x.device(), x.dtype()));
-    x * kept.mul_scalar(1.0 / keep)
+    gpu::dropout(x, share, seed)
 }

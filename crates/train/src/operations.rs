@@ -144,8 +144,12 @@ impl<E: From<Error>, F: FnMut(OperationTime) -> Result<(), E>> Bench<F> {
     fn products(&mut self, rows: usize, inputs: usize, outputs: usize) -> Result<(), E> {
         let (sizes, flops) = ([rows, inputs, outputs], Some(2 * rows * inputs * outputs));
         let (x, w, g) = (self.random([rows, inputs]), self.random([outputs, inputs]), self.random([rows, outputs]));
-        self.time("x Wᵀ", &sizes, flops, || drop(x.clone().matmul(w.clone().transpose())))?;
-        self.time("g W", &sizes, flops, || drop(g.clone().matmul(w.clone())))?;
+        let precision = self.precision;
+        let ours = |a: Tensor<2>, b: Tensor<2>| drop(gpu::times(a, b, precision));
+        self.time("x Wᵀ, Burn's", &sizes, flops, || drop(x.clone().matmul(w.clone().transpose())))?;
+        self.time("x Wᵀ, ours", &sizes, flops, || ours(x.clone(), w.clone().transpose()))?;
+        self.time("g W, Burn's", &sizes, flops, || drop(g.clone().matmul(w.clone())))?;
+        self.time("g W, ours", &sizes, flops, || ours(g.clone(), w.clone()))?;
         self.time("xᵀ g, Burn's", &sizes, flops, || drop(x.clone().transpose().matmul(g.clone())))?;
         self.time("gᵀ x, ours", &sizes, flops, || drop(gpu::transposed_product(g.clone(), x.clone())))?;
         let turned = |m: &Tensor<2>| {

@@ -89,11 +89,18 @@ impl Set {
         self.labels.is_empty()
     }
 
-    /// The first examples only.
-    pub fn truncate(&mut self, examples: usize) {
-        self.labels.truncate(examples);
-        self.ends.truncate(self.labels.len() * self.task.sequences());
-        self.tokens.truncate(self.ends.last().copied().unwrap_or(0));
+    /// At most so many examples, evenly spread: a set may be in the order of its labels.
+    pub fn thin(&mut self, examples: usize) {
+        let count = self.labels.len();
+        if examples >= count {
+            return;
+        }
+        let mut thinned = Set::new(self.task);
+        for number in (0..examples).map(|i| i * count / examples) {
+            let Example { sequences, label } = self.example(number);
+            thinned.push(&sequences[..self.task.sequences()], label);
+        }
+        *self = thinned;
     }
 
     /// An example by number.
@@ -239,7 +246,13 @@ mod tests {
             let whole = std::fs::read(&path).unwrap();
             std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
             assert!(Set::read(&path, task).unwrap_err().to_string().contains("sparing lra prepare"));
-            set.truncate(3);
+            let whole = set.clone();
+            set.thin(3);
+            assert_eq!(set.len(), 3);
+            for (thinned, kept) in [0, 2, 4].into_iter().enumerate() {
+                assert_eq!(set.example(thinned), whole.example(kept));
+            }
+            set.thin(8);
             assert_eq!(set.len(), 3);
         }
     }

@@ -1,6 +1,6 @@
 //! The arithmetic of attention, counted where it is done: what a mechanism claims about its cost is tested against this.
 
-use crate::gpu;
+use crate::{gpu, ops};
 use burn::tensor::Tensor;
 use std::cell::Cell;
 
@@ -27,7 +27,7 @@ pub(crate) fn product<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
     let (left, right) = (a.dims(), b.dims());
     let batches: usize = (0..D - 2).map(|axis| left[axis].max(right[axis])).product();
     add((2 * batches * left[D - 2] * left[D - 1] * right[D - 1]) as u64);
-    a.matmul(b)
+    if ops::on_host(&a.device()) { a.matmul(b) } else { gpu::product(a, b) }
 }
 
 /// Softmax along the last axis.

@@ -6,18 +6,27 @@
 //! its formula needs. On the CPU [`crate::ops`] is faster still; tests run these there.
 
 mod elements;
+#[cfg(not(feature = "gpu"))]
+#[path = "absent.rs"]
+pub(crate) mod fused;
+#[cfg(feature = "gpu")]
+pub(crate) mod fused;
 mod linear;
 mod lookup;
 mod norm;
+mod numbers;
 mod operation;
 mod power;
+mod product;
 mod sums;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use elements::{gelu, softmax};
+pub(crate) use elements::{dropout, gelu, softmax};
 pub(crate) use linear::linear;
 pub(crate) use lookup::{lookup, permuted_rows};
 pub(crate) use norm::{add_row, norm, scale_and_shift};
+pub(crate) use numbers::{Drops, Step};
 pub(crate) use power::{Changed, Power, power_norm};
+pub(crate) use product::{product, times};
 pub(crate) use sums::{column_sums, transposed_product};

@@ -1,19 +1,30 @@
 //! Norms, and what else adds one row to all rows.
 
-use super::operation::{Computed, operation};
+use super::fused;
+use super::operation::{Back, Computed, operation};
 use super::sums::column_sums;
 use burn::tensor::Tensor;
+
+type Backward = Box<dyn FnOnce(Tensor<2>, [bool; 3]) -> Back<3> + Send>;
 
 /// Layer norm of rows `[rows, width]`; weight and bias `[1, width]`. All f32.
 pub(crate) fn norm(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>, eps: f32) -> Tensor<2> {
     operation([x, weight, bias], |[x, weight, bias]| {
+        if let Some([values, moments]) = fused::norm(&x, &weight, &bias, eps) {
+            let back: Backward = Box::new(move |g, wanted| {
+                let sums = (wanted[1] || wanted[2]).then(|| fused::norm_sums(&x, &moments, &g)).flatten();
+                let [dw, db] = sums.map_or([None, None], |sums| sums.map(Some));
+                [wanted[0].then(|| fused::norm_back(&x, &weight, &moments, &g)).flatten(), dw, db]
+            });
+            return Computed { values, back };
+        }
         let mean = x.clone().mean_dim(1);
         let centred = x - mean;
         let variance = (centred.clone() * centred.clone()).mean_dim(1);
         let inverse = variance.add_scalar(eps).sqrt().recip();
         let normal = centred * inverse.clone();
         let values = normal.clone() * weight.clone() + bias;
-        let back = move |g: Tensor<2>, wanted: [bool; 3]| {
+        let back: Backward = Box::new(move |g, wanted| {
             let dw = wanted[1].then(|| column_sums(g.clone() * normal.clone()));
             let db = wanted[2].then(|| column_sums(g.clone()));
             let dx = wanted[0].then(|| {
@@ -23,7 +34,7 @@ pub(crate) fn norm(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>, eps: f32) -
                 (g - mean - normal * along) * inverse
             });
             [dx, dw, db]
-        };
+        });
         Computed { values, back }
     })
 }

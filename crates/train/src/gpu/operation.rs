@@ -13,39 +13,39 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What an operation computed and how its gradients are computed.
-pub(super) struct Computed<B> {
-    pub(super) values: Tensor<2>,
+pub(super) struct Computed<B, const D: usize = 2> {
+    pub(super) values: Tensor<D>,
     /// From the gradient of the values to those of the inputs; only those that are asked for are looked at.
     pub(super) back: B,
 }
 
 /// Gradients of inputs, in their shape and precision.
-pub(super) type Back<const N: usize> = [Option<Tensor<2>>; N];
+pub(super) type Back<const N: usize, const D: usize = 2> = [Option<Tensor<D>>; N];
 
 /// Runs an operation. Recorded for gradients if one of the inputs is.
-pub(super) fn operation<const N: usize, B>(
-    inputs: [Tensor<2>; N],
-    compute: impl FnOnce([Tensor<2>; N]) -> Computed<B>,
-) -> Tensor<2>
+pub(super) fn operation<const N: usize, const D: usize, B>(
+    inputs: [Tensor<D>; N],
+    compute: impl FnOnce([Tensor<D>; N]) -> Computed<B, D>,
+) -> Tensor<D>
 where
-    B: FnOnce(Tensor<2>, [bool; N]) -> Back<N> + Send + 'static,
+    B: FnOnce(Tensor<D>, [bool; N]) -> Back<N, D> + Send + 'static,
 {
     if !inputs.iter().any(|input| input.device().is_autodiff()) {
         return compute(inputs).values;
     }
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if !crate::ops::on_host(&inputs[0].device()) {
-        return recorded::<burn::backend::Cube, N, B>(inputs, compute);
+        return recorded::<burn::backend::Cube, N, D, B>(inputs, compute);
     }
-    recorded::<Flex, N, B>(inputs, compute)
+    recorded::<Flex, N, D, B>(inputs, compute)
 }
 
-fn recorded<E: Backend, const N: usize, B>(
-    inputs: [Tensor<2>; N],
-    compute: impl FnOnce([Tensor<2>; N]) -> Computed<B>,
-) -> Tensor<2>
+fn recorded<E: Backend, const N: usize, const D: usize, B>(
+    inputs: [Tensor<D>; N],
+    compute: impl FnOnce([Tensor<D>; N]) -> Computed<B, D>,
+) -> Tensor<D>
 where
-    B: FnOnce(Tensor<2>, [bool; N]) -> Back<N> + Send + 'static,
+    B: FnOnce(Tensor<D>, [bool; N]) -> Back<N, D> + Send + 'static,
     DispatchTensor: DispatchKindConversion<E> + DispatchKindConversion<Autodiff<E>>,
 {
     let inputs: [FloatTensor<Autodiff<E>>; N] = inputs.map(|input| match input.device().is_autodiff() {
@@ -55,10 +55,10 @@ where
     let nodes = inputs.each_ref().map(|input| input.node());
     let Computed { values, back } = compute(inputs.map(|input| Tensor::from_primitive::<E>(input.into_primitive())));
     let values = values.try_into_primitive::<E>().expect("a tensor of this device");
-    let output = match Operation(PhantomData::<E>).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+    let output = match Operation::<E, D>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
         OpsKind::UnTracked(prepared) => prepared.finish(values),
         OpsKind::Tracked(prepared) => {
-            let back: Function<N> = Box::new(back);
+            let back: Function<N, D> = Box::new(back);
             prepared.finish(State(Arc::new(Mutex::new(Some(back)))), values)
         }
     };
@@ -66,33 +66,33 @@ where
 }
 
 /// Every operation on a backend: what differs is the function in its state.
-struct Operation<E>(PhantomData<E>);
+struct Operation<E, const D: usize>(PhantomData<E>);
 
-impl<E> fmt::Debug for Operation<E> {
+impl<E, const D: usize> fmt::Debug for Operation<E, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Operation")
     }
 }
 
-type Function<const N: usize> = Box<dyn FnOnce(Tensor<2>, [bool; N]) -> Back<N> + Send>;
+type Function<const N: usize, const D: usize> = Box<dyn FnOnce(Tensor<D>, [bool; N]) -> Back<N, D> + Send>;
 
 #[derive(Clone)]
-struct State<const N: usize>(Arc<Mutex<Option<Function<N>>>>);
+struct State<const N: usize, const D: usize>(Arc<Mutex<Option<Function<N, D>>>>);
 
-impl<const N: usize> fmt::Debug for State<N> {
+impl<const N: usize, const D: usize> fmt::Debug for State<N, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("State")
     }
 }
 
-impl<E: Backend, const N: usize> Backward<E, N> for Operation<E>
+impl<E: Backend, const N: usize, const D: usize> Backward<E, N> for Operation<E, D>
 where
     DispatchTensor: DispatchKindConversion<E>,
 {
-    type State = State<N>;
+    type State = State<N, D>;
 
-    fn backward(self, ops: Ops<State<N>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let gradient = Tensor::from_primitive::<E>(gradients.consume::<E>(&ops.node));
+    fn backward(self, ops: Ops<State<N, D>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = Tensor::<D>::from_primitive::<E>(gradients.consume::<E>(&ops.node));
         let wanted: [Option<NodeId>; N] = ops.parents.map(|parent| parent.map(|node| node.id));
         let back = ops.state.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let back = back.expect("gradients are computed once");

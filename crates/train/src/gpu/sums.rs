@@ -1,5 +1,7 @@
 //! Sums over rows, in parts: a GPU wants thousands of short sums rather than a few long ones.
 
+use super::fused;
+use super::product::times;
 use burn::tensor::{DType, Tensor};
 
 /// Inner lengths of a product from which on parts pay.
@@ -11,6 +13,9 @@ const TILES: usize = 256;
 
 /// The sum of all rows in f32: `[rows, width]` to `[1, width]`.
 pub(crate) fn column_sums(x: Tensor<2>) -> Tensor<2> {
+    if let Some(sums) = fused::column_sums(&x) {
+        return sums;
+    }
     let [rows, width] = x.dims();
     let group = (1..=rows.isqrt()).rev().find(|group| rows.is_multiple_of(*group)).unwrap_or(1);
     let parts = match group {
@@ -25,11 +30,11 @@ pub(crate) fn transposed_product(a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
     let ([rows, m], [_, n]) = (a.dims(), b.dims());
     let parts = parts(rows, m, n);
     if parts == 1 {
-        return wide(a.transpose().matmul(b));
+        return times(a.transpose(), b, DType::F32);
     }
     let a = a.reshape([parts, rows / parts, m]).swap_dims(1, 2);
     let b = b.reshape([parts, rows / parts, n]);
-    wide(a.matmul(b)).sum_dim(0).reshape([m, n])
+    times(a, b, DType::F32).sum_dim(0).reshape([m, n])
 }
 
 /// Into how many parts the rows go: a power of two.

@@ -2,7 +2,7 @@
 
 use super::packed::Chosen;
 use super::pass::Pass;
-use crate::ops;
+use crate::{gpu, ops};
 use burn::tensor::{Bool, Tensor, TensorData};
 use sparing_kernels::attention::Span;
 use sparing_model::{Attention, AttentionPosition, Error, Linear, Window};
@@ -144,12 +144,18 @@ impl Pass<'_> {
     /// Scaled scores `[batch, heads, queries, keys]`, f32.
     pub(super) fn scores(&self, attention: &Attention, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
         // Queries are scaled, not scores: there are fewer of them.
-        self.wide((query * attention.scale).matmul(key.transpose()))
+        let (query, key) = (query * attention.scale, key.transpose());
+        self.wide(self.stacked(query, key))
     }
 
     /// Values mixed by probabilities `[batch, heads, queries, keys]`.
     pub(super) fn mix(&self, probabilities: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
-        self.narrow(self.dropout(probabilities)).matmul(value)
+        self.stacked(self.narrow(self.dropout(probabilities)), value)
+    }
+
+    /// Products per sequence and head.
+    fn stacked(&self, a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+        if self.gpu { gpu::product(a, b) } else { a.matmul(b) }
     }
 
     /// Longformer's global tokens, which have projections of their own and see everything: probabilities and contexts

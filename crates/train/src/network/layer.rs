@@ -84,7 +84,12 @@ impl Pass<'_> {
             let (up, down) = (self.parameters.linear(&ffn.up)?, self.parameters.linear(&ffn.down)?);
             return self.add(ops::feed_forward(input, up, kernel(ffn.activation), down), x, norm);
         }
-        let inner = self.activate(ffn.activation, self.linear(&ffn.up, input)?);
+        // What only the second map reads stays as narrow as it reads it.
+        let inner = match self.gpu && !self.hooked() {
+            true => self.product(&ffn.up, self.input(&ffn.up, input, true))?,
+            false => self.linear(&ffn.up, input)?,
+        };
+        let inner = self.activate(ffn.activation, inner);
         self.residual(&ffn.down, inner, x, norm)
     }
 

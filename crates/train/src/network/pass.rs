@@ -288,6 +288,11 @@ impl<'a> Pass<'a> {
             let rows = shape.num_elements() / width;
             return ops::drop(x.reshape([rows, width]), dropout).reshape(shape);
         }
+        if self.gpu {
+            let seed = self.seed.get().or(self.mode.draws).unwrap_or(0).wrapping_add(1);
+            self.seed.set(Some(seed));
+            return gpu::dropout(x, dropped, seed);
+        }
         let keep = 1.0 - dropped;
         let kept = Tensor::random(x.shape(), Distribution::Bernoulli(keep), (&self.device, x.dtype()));
         // The scale goes to the mask, which has no gradient.

@@ -2,6 +2,7 @@
 
 use super::{AdamOptions, NamedGradients};
 use crate::Parameters;
+use crate::gpu::{Step, fused};
 use burn::tensor::{Tensor, TensorData};
 use std::ops::Range;
 
@@ -82,9 +83,38 @@ impl Flat {
         mut gradients: NamedGradients,
         rate: f64,
     ) -> Tensor<1> {
-        let lines = self.places.iter().filter_map(|p| gradients.remove(&p.name)).map(line);
-        let mut g = Tensor::cat(lines.collect(), 0);
-        let norm = (g.clone() * g.clone()).sum().sqrt();
+        let lines: Vec<Tensor<1>> = self.places.iter().filter_map(|p| gradients.remove(&p.name)).map(line).collect();
+        let g = fused::together(&lines).unwrap_or_else(|| Tensor::cat(lines, 0));
+        let norm = fused::square_sum(&g).unwrap_or_else(|| (g.clone() * g.clone()).sum()).sqrt();
+        let found = fused::adam(
+            [&self.value, &g, &self.first, &self.second],
+            &norm,
+            self.scale.as_ref(),
+            self.decay.as_ref(),
+            Step::new(o, corrections, rate),
+        );
+        [self.value, self.first, self.second] = found.unwrap_or_else(|| self.updated(o, corrections, g, &norm, rate));
+        let mut places = self.places.iter();
+        // Both are in the order of names.
+        let mut next = places.next();
+        for (name, parameter) in parameters.iter_mut() {
+            if let Some(place) = next.filter(|place| place.name == name) {
+                parameter.replace(cut(&self.value, place));
+                next = places.next();
+            }
+        }
+        norm
+    }
+
+    /// Values and moments after an update, by Burn's operations.
+    fn updated(
+        &self,
+        o: &AdamOptions,
+        corrections: (f64, f64),
+        mut g: Tensor<1>,
+        norm: &Tensor<1>,
+        rate: f64,
+    ) -> [Tensor<1>; 3] {
         if let Some(limit) = o.clip {
             g = g * (norm.clone().add_scalar(1e-6).recip() * limit).clamp_max(1.0);
         }
@@ -100,17 +130,7 @@ impl Flat {
         if let Some(decay) = &self.decay {
             value = value * decay.clone().mul_scalar(-rate).add_scalar(1.0);
         }
-        (self.value, self.first, self.second) = (value - change, first, second);
-        let mut places = self.places.iter();
-        // Both are in the order of names.
-        let mut next = places.next();
-        for (name, parameter) in parameters.iter_mut() {
-            if let Some(place) = next.filter(|place| place.name == name) {
-                parameter.replace(cut(&self.value, place));
-                next = places.next();
-            }
-        }
-        norm
+        [value - change, first, second]
     }
 
     /// The moments by tensor.

@@ -80,11 +80,11 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     eval_every: Option<usize>,
 
-    /// Evaluate on the first examples of the dev set only
+    /// Evaluate on so many examples of the dev set, evenly spread
     #[arg(long, value_name = "N", value_parser = positive)]
     dev_examples: Option<usize>,
 
-    /// Test on the first examples only
+    /// Test on so many examples, evenly spread
     #[arg(long, value_name = "N", value_parser = positive)]
     test_examples: Option<usize>,
 
@@ -197,8 +197,8 @@ fn read(args: &TrainArgs, task: Task) -> Result<Data, Error> {
     let folder = args.data.join(task.name());
     let part = |part: Part| Set::read(&folder.join(format!("{}.lra", part.name())), task);
     let mut data = Data { train: part(Part::Train)?, dev: part(Part::Dev)?, test: part(Part::Test)? };
-    data.dev.truncate(args.dev_examples.unwrap_or(usize::MAX));
-    data.test.truncate(args.test_examples.unwrap_or(usize::MAX));
+    data.dev.thin(args.dev_examples.unwrap_or(usize::MAX));
+    data.test.thin(args.test_examples.unwrap_or(usize::MAX));
     if [&data.train, &data.dev, &data.test].iter().any(|set| set.is_empty()) {
         return Err(Error::new(format!("{}: a part has no examples", folder.display())));
     }

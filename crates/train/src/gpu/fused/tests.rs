@@ -1,0 +1,110 @@
+//! Every kernel of our own beside Burn's operations on the same device: the GPU of a build with `wgpu` or `cuda`.
+
+use crate::gpu::{column_sums, dropout, gelu, linear, norm, product, softmax};
+use crate::ops::tests::numbers;
+use crate::optimizer::{AdamOptions, AdamW};
+use burn::tensor::{Device, Tensor, TensorData};
+
+/// The device of this build.
+fn gpu() -> Device {
+    crate::device(if cfg!(feature = "cuda") { "cuda" } else { "wgpu" }).unwrap()
+}
+
+fn on<const D: usize>(device: &Device, seed: u64, shape: [usize; D]) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(numbers(seed, shape.iter().product()), shape), device)
+}
+
+fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_into_vec_as::<f32>().unwrap()
+}
+
+/// The results and all gradients of a function on the GPU and on the CPU, where it is made of Burn's operations.
+fn compare<const N: usize, const D: usize>(
+    name: &str,
+    shapes: [[usize; D]; N],
+    run: impl Fn([Tensor<D>; N]) -> Tensor<D>,
+) {
+    let [host, device] = [Device::flex(), gpu()].map(|device| {
+        let inputs: [Tensor<D>; N] =
+            std::array::from_fn(|i| on(&device, i as u64 + 1, shapes[i]).autodiff().require_grad());
+        let out = run(inputs.clone());
+        let pull = on(&device, 99, out.dims());
+        let mut gradients = (out.clone() * pull).sum().backward();
+        let mut found = vec![values(out.inner())];
+        found.extend(inputs.iter().map(|input| values(input.grad_remove(&mut gradients).unwrap())));
+        found
+    });
+    for (i, (host, device)) in host.iter().zip(&device).enumerate() {
+        let size = host.iter().fold(1f32, |most, x| most.max(x.abs()));
+        let far = host.iter().zip(device).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far < 2e-4 * size, "{name}, {i}: {far} of {size}");
+        assert_eq!(host.len(), device.len(), "{name}, {i}");
+    }
+}
+
+#[test]
+fn elements() {
+    compare("gelu", [[33, 70]], |[x]| gelu(x.mul_scalar(4.0)));
+    compare("softmax", [[3, 2, 11, 7]], |[x]| softmax(x.mul_scalar(5.0)));
+    compare("wide softmax", [[2, 1, 3, 300]], |[x]| softmax(x.mul_scalar(5.0)));
+}
+
+#[test]
+fn norms_and_sums() {
+    for [rows, width] in [[1, 23], [45, 23], [130, 384]] {
+        compare("norm", [[rows, width], [1, width], [1, width]], |[x, w, b]| norm(x, w, b, 1e-5));
+        compare("sums", [[rows, width]], |[x]| {
+            let [rows, width] = x.dims();
+            linear(x.clone(), x.clone().slice([0..1, 0..width]), None).reshape([1, rows])
+        });
+    }
+    for rows in [1, 31, 64, 65, 1000, 9000] {
+        let [host, device] = [Device::flex(), gpu()].map(|device| values(column_sums(on(&device, 3, [rows, 140]))));
+        let far = host.iter().zip(&device).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far < 1e-2, "{rows}: {far}");
+    }
+}
+
+#[test]
+fn products() {
+    compare("linear", [[48, 32], [64, 32], [1, 64]], |[x, w, b]| linear(x, w, Some(b)));
+    compare("product", [[2, 3, 17, 32], [2, 3, 32, 19]], |[a, b]| product(a, b));
+}
+
+/// What is dropped is the same on the way back; of 64,000 elements a tenth is dropped, to four deviations.
+#[test]
+fn dropped_elements() {
+    let x = Tensor::<2>::ones([64, 1000], &gpu()).autodiff().require_grad();
+    let out = dropout(x.clone(), 0.1, 7);
+    let mut gradients = out.clone().sum().backward();
+    let (out, back) = (values(out.inner()), values(x.grad_remove(&mut gradients).unwrap()));
+    assert_eq!(out, back);
+    assert!(out.iter().all(|x| *x == 0.0 || (x - 1.0 / 0.9).abs() < 1e-6));
+    let share = out.iter().filter(|x| **x == 0.0).count() as f64 / 64_000.0;
+    let deviation = (0.1 * 0.9 / 64_000.0_f64).sqrt();
+    assert!((share - 0.1).abs() < 4.0 * deviation, "{share}");
+    let other = values(dropout(Tensor::<2>::ones([64, 1000], &gpu()), 0.1, 8));
+    let both = out.iter().zip(&other).filter(|(a, b)| **a == 0.0 && **b == 0.0).count() as f64 / 64_000.0;
+    let deviation = (0.01 * 0.99 / 64_000.0_f64).sqrt();
+    assert!((both - 0.01).abs() < 4.0 * deviation, "{both}");
+}
+
+#[test]
+fn updates() {
+    let [host, device] = [Device::flex(), gpu()].map(|device| {
+        let mut parameters = crate::Parameters::empty(&device.clone().autodiff());
+        // More tensors than one launch lays end to end.
+        for i in 0..10 {
+            parameters.insert_values(&format!("w{i}"), numbers(i, 20 * (i as usize + 1)), vec![20, i as usize + 1]);
+        }
+        let scales = std::collections::BTreeMap::from([("w3".to_string(), 0.5)]);
+        let mut adam = AdamW::new(AdamOptions::default(), scales);
+        for step in 0..4 {
+            let gradients = (0..10).map(|i| (format!("w{i}"), on(&device, 50 + step + i, [20, i as usize + 1])));
+            adam.update(&mut parameters, gradients.collect(), 0.1).unwrap();
+        }
+        parameters.iter().flat_map(|(_, p)| values(p.value.clone().inner())).collect::<Vec<f32>>()
+    });
+    let far = host.iter().zip(&device).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(host.len() == device.len() && far < 1e-5, "{far}");
+}
