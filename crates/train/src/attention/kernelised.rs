@@ -1,7 +1,7 @@
 //! Attention whose scores are products of features: `φ(q) (φ(k)ᵀ v)`, with the sum that would be softmax's below the line.
 
 use super::blocks::{join, split};
-use super::work::product;
+use super::work::{chain, product};
 use burn::tensor::Tensor;
 
 /// Tokens whose past is summed together in the causal form.
@@ -33,7 +33,7 @@ pub(crate) fn mix_weighted(
 fn sums(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, weight: Tensor<3>, causal: bool) -> Tensor<3> {
     let width = value.dims()[2];
     let value = Tensor::cat(vec![value, weight], 2);
-    let sums = if causal { past(query, key, value) } else { product(query, product(key.transpose(), value)) };
+    let sums = if causal { past(query, key, value) } else { chain(query, key, value) };
     sums.clone().slice_dim(2, 0..width) / sums.slice_dim(2, width..width + 1).add_scalar(TINY)
 }
 

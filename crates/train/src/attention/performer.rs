@@ -2,7 +2,7 @@
 
 use super::fresh::{Begin, Fresh, Sizes};
 use super::input::{HIDDEN, Input};
-use super::work::{product, softmax};
+use super::work::{feature_shares, feature_shares_and_sums, map};
 use super::{Attention, at_least_one, kernelised, projections};
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
@@ -54,12 +54,9 @@ impl Attention for Performer {
         let width = directions.dims()[1];
         let directions = directions.div_scalar((width as f64).powf(0.25));
         input.by_head(|heads| {
-            let [groups, length, _] = heads.dims();
+            let [_, length, _] = heads.dims();
             let padding = heads.padding(length).map(|padding| padding.swap_dims(1, 2));
-            let along = |x: &Tensor<3>| {
-                let directions = directions.clone().transpose().reshape([1, width, self.features]);
-                product(x.clone(), directions.expand([groups, width, self.features]))
-            };
+            let along = |x: &Tensor<3>| map(x.clone(), directions.clone());
             let query = self.of_queries(along(&heads.query));
             let (key, weight) = self.of_keys(along(&heads.key), heads.key.clone(), padding);
             let value = heads.value.clone();
@@ -76,7 +73,7 @@ impl Performer {
     /// multiplied by cancels below the line: its length, and here their sum, so that they are a softmax.
     fn of_queries(&self, along: Tensor<3>) -> Tensor<3> {
         match self.function {
-            Function::Softmax => softmax(along),
+            Function::Softmax => feature_shares(along),
             Function::Relu => relu(along).add_scalar(LEAST),
         }
     }
@@ -92,10 +89,8 @@ impl Performer {
                     Some(padding) => half - padding,
                     None => half,
                 };
-                let features = softmax(along.clone());
-                // The logarithm of softmax's sum, from the largest of a row: exact, and so are its gradients.
-                let sum = along.max_dim(2) - features.clone().max_dim(2).log();
-                let size = sum - less;
+                let (features, sums) = feature_shares_and_sums(along);
+                let size = sums - less;
                 let most = size.clone().detach().max_dim(1);
                 (features, Some((size - most).exp()))
             }

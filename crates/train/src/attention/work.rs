@@ -1,6 +1,6 @@
 //! The arithmetic of attention, counted where it is done: what a mechanism claims about its cost is tested against this.
 
-use crate::{gpu, ops};
+use crate::{gpu, layers, ops};
 use burn::tensor::Tensor;
 use std::cell::Cell;
 
@@ -30,8 +30,51 @@ pub(crate) fn product<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
     if ops::on_host(&a.device()) { a.matmul(b) } else { gpu::product(a, b) }
 }
 
+/// A linear map of every row, the same for all batches: `[batches, rows, inner]` with `[outputs, inner]`.
+pub(crate) fn map(x: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+    let ([batches, rows, inner], [outputs, _]) = (x.dims(), weight.dims());
+    add((2 * batches * rows * inner * outputs) as u64);
+    layers::linear(x.reshape([batches * rows, inner]), weight, None).reshape([batches, rows, outputs])
+}
+
+/// `query (keyᵀ value)` of `[batches, n, inner]`, `[batches, n, inner]` and `[batches, n, columns]`: on all cores where it is one
+/// batch in the host's memory.
+pub(crate) fn chain(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Tensor<3> {
+    let ([batches, queries, inner], [_, keys, columns]) = (query.dims(), value.dims());
+    if batches > 1 || !ops::on_host(&query.device()) {
+        return product(query, product(key.transpose(), value));
+    }
+    add((2 * (queries + keys) * inner * columns) as u64);
+    let middle = ops::turned_product(value.reshape([keys, columns]), key.reshape([keys, inner]));
+    ops::linear(query.reshape([queries, inner]), middle, None).reshape([1, queries, columns])
+}
+
 /// Softmax along the last axis.
 pub(crate) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
     add(EXPONENTIAL * scores.dims().iter().product::<usize>() as u64);
     gpu::softmax(scores)
+}
+
+/// Softmax of every token's features, `[groups, length, features]`.
+pub(crate) fn feature_shares(along: Tensor<3>) -> Tensor<3> {
+    if !ops::on_host(&along.device()) {
+        return softmax(along);
+    }
+    let shape @ [groups, length, features] = along.dims();
+    add(EXPONENTIAL * (groups * length * features) as u64);
+    ops::softmax(along.reshape([groups * length, features])).reshape(shape)
+}
+
+/// The same, and the logarithms of the sums below the line, `[groups, length, 1]`.
+pub(crate) fn feature_shares_and_sums(along: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
+    let shares = feature_shares(along.clone());
+    let [groups, length, features] = along.dims();
+    if !ops::on_host(&along.device()) {
+        // From the largest of a row: exact, and so are its gradients.
+        let sums = along.max_dim(2) - shares.clone().max_dim(2).log();
+        return (shares, sums);
+    }
+    add(EXPONENTIAL * (groups * length * features) as u64);
+    let sums = ops::log_sums(along.reshape([groups * length, features])).reshape([groups, length, 1]);
+    (shares, sums)
 }

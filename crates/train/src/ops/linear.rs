@@ -65,6 +65,31 @@ pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<2>>) -
     })
 }
 
+/// `aᵀ b`: `[n, rows]` and `[n, columns]` to `[rows, columns]`.
+pub(crate) fn turned_product(a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
+    operation([a, b], |[a, b]| {
+        let values = weight_gradient(a.rows(), b.rows());
+        let shape = [a.shape[1], b.shape[1]];
+        let (a, b) = (a.clone(), b.clone());
+        let back = move |gradient: &Matrix, wanted: [bool; 2]| {
+            let w = workers();
+            let da = wanted[0].then(|| {
+                let mut da = take(a.numbers().len());
+                let (left, right) = (Side::of(b.rows()), Side::turned(gradient.rows()));
+                w.products().product(&w.team, left, right, &After::default(), RowsMut::f32(&mut da, shape[0]));
+                da
+            });
+            let db = wanted[1].then(|| {
+                let mut db = take(b.numbers().len());
+                input_gradient(a.rows(), gradient, false, &mut db);
+                db
+            });
+            [da, db]
+        };
+        Computed { values, shape, back }
+    })
+}
+
 /// Queries, keys and values one below the other, `[queries + 2 rows, width]`: queries of `queries`, keys and values of `x`.
 /// `queries` is `None` where they are of `x` too. Each map has its weight and bias.
 pub(crate) fn projections(

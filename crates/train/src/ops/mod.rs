@@ -11,12 +11,14 @@ mod linear;
 mod memory;
 mod norm;
 mod rows;
+mod softmax;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use attention::{Heads, attention};
 pub(crate) use elements::{activate, drop};
 pub(crate) use host::on_host;
-pub(crate) use linear::{feed_forward, linear, projections};
+pub(crate) use linear::{feed_forward, linear, projections, turned_product};
 pub(crate) use norm::norm;
 pub(crate) use rows::{gather, spread};
+pub(crate) use softmax::{log_sums, softmax};

@@ -71,6 +71,8 @@ fn linear_maps() {
         let shapes = [[rows, inputs], [inputs, outputs]];
         compare("turned", shapes, &|[x, w]| linear(x, w.transpose(), None), &|[x, w]| x.matmul(w));
     }
+    let turned = |[a, b]: [Tensor<2>; 2]| a.transpose().matmul(b);
+    compare("turned product", [[70, 20], [70, 33]], &|[a, b]| turned_product(a, b), &turned);
     for activation in [Activation::Gelu, Activation::Relu] {
         let shapes = [[41, 20], [50, 20], [1, 50], [20, 50], [1, 20]];
         compare(
@@ -132,6 +134,11 @@ fn elements_and_rows() {
     let dropout = Dropout::new(8, 0.3);
     compare("dropout", [shape], &|[x]| drop(x, dropout), &|[x]| x * factors(dropout, shape));
     compare("gelu", [shape], &|[x]| activate(x, Activation::Gelu), &|[x]| gelu(x));
+    compare("softmax", [shape], &|[x]| super::softmax(x), &|[x]| softmax(x, 1));
+    compare("log of sums", [shape], &|[x]| log_sums(x), &|[x]| {
+        let most = x.clone().detach().max_dim(1);
+        (x - most.clone()).exp().sum_dim(1).log() + most
+    });
     let at: Arc<[usize]> = Arc::new([3, 0, 3, 9, 1]);
     let indices = || Tensor::<2, Int>::from_data(TensorData::from([[3, 0, 3, 9, 1]]), &Device::flex());
     compare("gather", [[10, 6]], &|[x]| gather(x, at.clone()), &|[x]| embedding(x, indices()).reshape([5, 6]));
