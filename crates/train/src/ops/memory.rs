@@ -10,13 +10,14 @@ const LEAST: usize = 1 << 14;
 /// Most numbers to keep in all: a gigabyte.
 const MOST: usize = 1 << 28;
 
-/// What is free, by capacity.
+/// What is free and how many are lent, by capacity.
 struct Pool {
     free: BTreeMap<usize, Vec<Vec<f32>>>,
+    lent: BTreeMap<usize, usize>,
     held: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), held: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), lent: BTreeMap::new(), held: 0 });
 
 fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -34,6 +35,7 @@ pub(super) fn take(len: usize) -> Vec<f32> {
     }
     let size = capacity(len);
     let mut pool = pool();
+    *pool.lent.entry(size).or_default() += 1;
     let Some(mut found) = pool.free.get_mut(&size).and_then(Vec::pop) else {
         std::mem::drop(pool);
         // Cleared by the system as it is touched, not here.
@@ -47,13 +49,18 @@ pub(super) fn take(len: usize) -> Vec<f32> {
     found
 }
 
-/// Gives numbers back that [`take`] gave out; others are let go.
+/// Gives numbers back that [`take`] gave out. Others are let go: more of a size than were lent would only lie here.
 pub(super) fn give(numbers: Vec<f32>) {
     let size = numbers.capacity();
     if numbers.len() < LEAST || size != capacity(numbers.len()) {
         return;
     }
     let mut pool = pool();
+    let lent = pool.lent.entry(size).or_default();
+    if *lent == 0 {
+        return;
+    }
+    *lent -= 1;
     if pool.held + size <= MOST {
         pool.held += size;
         pool.free.entry(size).or_default().push(numbers);
@@ -103,5 +110,11 @@ mod tests {
         // Given back and taken again, whatever the length within a capacity.
         give(take(LEAST + 3));
         assert_eq!(take(LEAST + 5).len(), LEAST + 5);
+        // What nobody has lent is not kept; this size is no other test's.
+        let size = capacity(777_777);
+        (0..3).for_each(|_| give(vec![0.0; size]));
+        assert!(!pool().free.contains_key(&size));
+        give(take(size));
+        assert_eq!(pool().free.get(&size).map(Vec::len), Some(1));
     }
 }
