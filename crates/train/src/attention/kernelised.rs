@@ -10,8 +10,8 @@ const BLOCK: usize = 64;
 const TINY: f64 = 1e-12;
 
 /// `φ(q) (φ(k)ᵀ v) / φ(q) Σ φ(k)`; features `[groups, length, features]`, none of them negative, those of padding's keys
-/// zero; values `[groups, length, width]`. O(n · features · width); the causal form sums block by block.
-pub(crate) fn mix(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, causal: bool) -> Tensor<3> {
+/// zero; values `[groups, length, width]`. Queries are asked for when keys are done with. O(n · features · width); the causal form sums block by block.
+pub(crate) fn mix(query: impl FnOnce() -> Tensor<3>, key: Tensor<3>, value: Tensor<3>, causal: bool) -> Tensor<3> {
     let [groups, length, _] = value.dims();
     let ones = Tensor::ones([groups, length, 1], &value.device());
     sums(query, key, value, ones, causal)
@@ -20,7 +20,7 @@ pub(crate) fn mix(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, causal: bo
 /// The same where the features of every key are still to be multiplied by its weight `[groups, length, 1]`: values are, which
 /// is less work.
 pub(crate) fn mix_weighted(
-    query: Tensor<3>,
+    query: impl FnOnce() -> Tensor<3>,
     key: Tensor<3>,
     value: Tensor<3>,
     weight: Tensor<3>,
@@ -30,10 +30,16 @@ pub(crate) fn mix_weighted(
 }
 
 /// The column of weights sums the shares in the same product.
-fn sums(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, weight: Tensor<3>, causal: bool) -> Tensor<3> {
+fn sums(
+    query: impl FnOnce() -> Tensor<3>,
+    key: Tensor<3>,
+    value: Tensor<3>,
+    weight: Tensor<3>,
+    causal: bool,
+) -> Tensor<3> {
     let width = value.dims()[2];
     let value = Tensor::cat(vec![value, weight], 2);
-    let sums = if causal { past(query, key, value) } else { chain(query, key, value) };
+    let sums = if causal { past(query(), key, value) } else { chain(query, key, value) };
     sums.clone().slice_dim(2, 0..width) / sums.slice_dim(2, width..width + 1).add_scalar(TINY)
 }
 

@@ -22,7 +22,7 @@ impl Attention for Linear {
             if let Some(present) = heads.present(heads.dims()[1]) {
                 key = key * present;
             }
-            Ok(kernelised::mix(features(heads.query.clone()), key, heads.value.clone(), heads.causal))
+            Ok(kernelised::mix(|| features(heads.query.clone()), key, heads.value.clone(), heads.causal))
         })
     }
 }

@@ -57,7 +57,7 @@ impl Attention for Performer {
             let [_, length, _] = heads.dims();
             let padding = heads.padding(length).map(|padding| padding.swap_dims(1, 2));
             let along = |x: &Tensor<3>| map(x.clone(), directions.clone());
-            let query = self.of_queries(along(&heads.query));
+            let query = || self.of_queries(along(&heads.query));
             let (key, weight) = self.of_keys(along(&heads.key), heads.key.clone(), padding);
             let value = heads.value.clone();
             Ok(match weight {

@@ -38,15 +38,16 @@ pub(crate) fn map(x: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
 }
 
 /// `query (keyᵀ value)` of `[batches, n, inner]`, `[batches, n, inner]` and `[batches, n, columns]`: on all cores where it is one
-/// batch in the host's memory.
-pub(crate) fn chain(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Tensor<3> {
-    let ([batches, queries, inner], [_, keys, columns]) = (query.dims(), value.dims());
-    if batches > 1 || !ops::on_host(&query.device()) {
-        return product(query, product(key.transpose(), value));
+/// batch in the host's memory. The query is asked for when the keys are done with.
+pub(crate) fn chain(query: impl FnOnce() -> Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Tensor<3> {
+    let ([_, _, inner], [batches, keys, columns]) = (key.dims(), value.dims());
+    if batches > 1 || !ops::on_host(&key.device()) {
+        let middle = product(key.transpose(), value);
+        return product(query(), middle);
     }
-    add((2 * (queries + keys) * inner * columns) as u64);
+    add((2 * keys * inner * columns) as u64);
     let middle = ops::turned_product(value.reshape([keys, columns]), key.reshape([keys, inner]));
-    ops::linear(query.reshape([queries, inner]), middle, None).reshape([1, queries, columns])
+    map(query(), middle)
 }
 
 /// Softmax along the last axis.
