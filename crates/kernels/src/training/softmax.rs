@@ -20,13 +20,9 @@ fn parts(team: &Team, width: usize, out: &mut [f32], f: impl Fn(usize, &mut [f32
     team.run(rows.div_ceil(each), &|task, _| f(task * each, chunks.take(task).all_f32()));
 }
 
-/// Softmax of rows of `width`.
-pub fn softmax(team: &Team, x: &[f32], width: usize, out: &mut [f32]) {
-    assert_eq!(x.len(), out.len(), "result of a softmax");
-    parts(team, width, out, |first, out| {
-        out.copy_from_slice(&x[first * width..][..out.len()]);
-        softmax_in_place(RowsMut::f32(out, width));
-    });
+/// Softmax of rows of `width`, in place.
+pub fn softmax(team: &Team, x: &mut [f32], width: usize) {
+    parts(team, width, x, |_, part| softmax_in_place(RowsMut::f32(part, width)));
 }
 
 /// The gradient of [`softmax`] from that of its result, `shares`: `(g - Σ g s) s`.
@@ -115,8 +111,8 @@ mod tests {
         for (rows, width) in [(1, 1), (3, 5), (if cfg!(miri) { 2 } else { 150 }, 256), (4, 37)] {
             let x: Vec<f32> = numbers(3, rows * width, 20.0);
             let gradient = numbers(4, rows * width, 1.0);
-            let (mut shares, mut sums, mut found) = (vec![f32::NAN; x.len()], vec![f32::NAN; rows], x.clone());
-            softmax(&team, &x, width, &mut shares);
+            let (mut shares, mut sums, mut found) = (x.clone(), vec![f32::NAN; rows], x.clone());
+            softmax(&team, &mut shares, width);
             log_sums(&team, &x, width, &mut sums);
             softmax_gradient(&team, &gradient, &shares, width, &mut found);
             for (row, log_sum) in sums.iter().enumerate() {

@@ -68,14 +68,14 @@ pub(crate) fn feature_shares(along: Tensor<3>) -> Tensor<3> {
 
 /// The same, and the logarithms of the sums below the line, `[groups, length, 1]`.
 pub(crate) fn feature_shares_and_sums(along: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
-    let shares = feature_shares(along.clone());
     let [groups, length, features] = along.dims();
     if !ops::on_host(&along.device()) {
+        let shares = softmax(along.clone());
         // From the largest of a row: exact, and so are its gradients.
         let sums = along.max_dim(2) - shares.clone().max_dim(2).log();
         return (shares, sums);
     }
     add(EXPONENTIAL * (groups * length * features) as u64);
-    let sums = ops::log_sums(along.reshape([groups * length, features])).reshape([groups, length, 1]);
-    (shares, sums)
+    let sums = ops::log_sums(along.clone().reshape([groups * length, features])).reshape([groups, length, 1]);
+    (feature_shares(along), sums)
 }

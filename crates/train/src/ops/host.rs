@@ -108,7 +108,7 @@ where
     if !inputs.iter().any(|input| input.device().is_autodiff()) {
         let inputs = inputs.map(|input| Matrix::new(plain(input)));
         let Computed { values, shape, .. } = compute(&inputs);
-        return Tensor::from_primitive::<Flex>(stored(values, shape));
+        return stored_rows(values, shape);
     }
     let inputs = inputs.map(|input| match input.device().is_autodiff() {
         true => input.try_into_primitive::<Autodiff<Flex>>().expect("a tensor in the host's memory"),
@@ -127,6 +127,24 @@ where
         }
     };
     Tensor::from_primitive::<Autodiff<Flex>>(output)
+}
+
+/// The numbers of a tensor that records nothing and shares them with nobody, to be overwritten; or the tensor.
+#[expect(clippy::result_large_err, reason = "the tensor goes on as it came")]
+pub(super) fn own_numbers(x: Tensor<2>) -> Result<Vec<f32>, Tensor<2>> {
+    if x.device().is_autodiff() {
+        return Err(x);
+    }
+    let numbers = plain(x);
+    if numbers.is_unique() && numbers.is_contiguous() && numbers.layout().start_offset() == 0 {
+        return Ok(numbers.into_data().try_into_vec().expect("f32"));
+    }
+    Err(Tensor::from_primitive::<Flex>(numbers))
+}
+
+/// Numbers as a tensor that records nothing.
+pub(super) fn stored_rows(values: Vec<f32>, shape: [usize; 2]) -> Tensor<2> {
+    Tensor::from_primitive::<Flex>(stored(values, shape))
 }
 
 /// The numbers of a tensor that records nothing.

@@ -1,14 +1,21 @@
 //! Softmax of rows, and the logarithm of its sum.
 
-use super::host::{Computed, Matrix, operation, workers};
+use super::host::{Computed, Matrix, operation, own_numbers, stored_rows, workers};
 use super::memory::take;
 use burn::tensor::Tensor;
 use sparing_kernels::training;
 
-/// Softmax of every row.
+/// Softmax of every row; in its place where nobody else needs `x`.
 pub(crate) fn softmax(x: Tensor<2>) -> Tensor<2> {
+    let shape = x.dims();
+    let x = match own_numbers(x) {
+        Ok(mut numbers) => {
+            training::softmax(&workers().team, &mut numbers, shape[1]);
+            return stored_rows(numbers, shape);
+        }
+        Err(shared) => shared,
+    };
     operation([x], |[x]| {
-        let shape = x.shape;
         let values = shares(x);
         // Computed again on the way back, which costs no more than a copy of them and keeps less.
         let x = x.clone();
@@ -42,6 +49,7 @@ pub(crate) fn log_sums(x: Tensor<2>) -> Tensor<2> {
 
 fn shares(x: &Matrix) -> Vec<f32> {
     let mut values = take(x.numbers().len());
-    training::softmax(&workers().team, x.numbers(), x.shape[1], &mut values);
+    values.copy_from_slice(x.numbers());
+    training::softmax(&workers().team, &mut values, x.shape[1]);
     values
 }
