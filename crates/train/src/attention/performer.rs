@@ -2,7 +2,7 @@
 
 use super::fresh::{Begin, Fresh, Sizes};
 use super::input::{HIDDEN, Input};
-use super::work::{feature_shares, feature_shares_and_sums, map};
+use super::work::{map, softmax, softmax_and_sums};
 use super::{Attention, at_least_one, kernelised, projections};
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
@@ -73,7 +73,7 @@ impl Performer {
     /// multiplied by cancels below the line: its length, and here their sum, so that they are a softmax.
     fn of_queries(&self, along: Tensor<3>) -> Tensor<3> {
         match self.function {
-            Function::Softmax => feature_shares(along),
+            Function::Softmax => softmax(along),
             Function::Relu => relu(along).add_scalar(LEAST),
         }
     }
@@ -89,7 +89,7 @@ impl Performer {
                     Some(padding) => half - padding,
                     None => half,
                 };
-                let (features, sums) = feature_shares_and_sums(along);
+                let (features, sums) = softmax_and_sums(along);
                 let size = sums - less;
                 let most = size.clone().detach().max_dim(1);
                 (features, Some((size - most).exp()))

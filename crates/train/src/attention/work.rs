@@ -52,22 +52,17 @@ pub(crate) fn chain(query: impl FnOnce() -> Tensor<3>, key: Tensor<3>, value: Te
 
 /// Softmax along the last axis.
 pub(crate) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
-    add(EXPONENTIAL * scores.dims().iter().product::<usize>() as u64);
-    gpu::softmax(scores)
-}
-
-/// Softmax of every token's features, `[groups, length, features]`.
-pub(crate) fn feature_shares(along: Tensor<3>) -> Tensor<3> {
-    if !ops::on_host(&along.device()) {
-        return softmax(along);
+    let shape = scores.dims();
+    let count: usize = shape.iter().product();
+    add(EXPONENTIAL * count as u64);
+    if !ops::on_host(&scores.device()) {
+        return gpu::softmax(scores);
     }
-    let shape @ [groups, length, features] = along.dims();
-    add(EXPONENTIAL * (groups * length * features) as u64);
-    ops::softmax(along.reshape([groups * length, features])).reshape(shape)
+    ops::softmax(scores.reshape([count / shape[D - 1].max(1), shape[D - 1]])).reshape(shape)
 }
 
-/// The same, and the logarithms of the sums below the line, `[groups, length, 1]`.
-pub(crate) fn feature_shares_and_sums(along: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
+/// Softmax of `[groups, length, features]`, and the logarithms of the sums below the line, `[groups, length, 1]`.
+pub(crate) fn softmax_and_sums(along: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
     let [groups, length, features] = along.dims();
     if !ops::on_host(&along.device()) {
         let shares = softmax(along.clone());
@@ -77,5 +72,5 @@ pub(crate) fn feature_shares_and_sums(along: Tensor<3>) -> (Tensor<3>, Tensor<3>
     }
     add(EXPONENTIAL * (groups * length * features) as u64);
     let sums = ops::log_sums(along.clone().reshape([groups * length, features])).reshape([groups, length, 1]);
-    (feature_shares(along), sums)
+    (softmax(along), sums)
 }
