@@ -36,26 +36,37 @@ def cell(runs):
     return median, f"{median:.1f}" + (f" ({len(done)})" if len(done) > 1 else "")
 
 
+def known_tasks(runs):
+    """Those with a student, in the table's order."""
+    return [task for task in TASKS if any((kind, task) in runs for kind in KINDS)]
+
+
+def teacher(runs, task):
+    """A task's teacher stands beside every student that learned from it."""
+    return next(run["teacher"]["metrics"] for (_, of), found in runs.items() if of == task for run in found if run.get("teacher"))
+
+
 def tables(runs):
-    print("| | " + " | ".join(TASKS) + " | mean |")
-    print("|---" * (len(TASKS) + 2) + "|")
-    rows = {"teacher": [score(runs["teacher", task][0]["teacher"]["metrics"]) for task in TASKS]}
+    tasks = known_tasks(runs)
+    print("| | " + " | ".join(tasks) + " | mean |")
+    print("|---" * (len(tasks) + 2) + "|")
+    rows = {"teacher": [score(teacher(runs, task)) for task in tasks]}
     print("| teacher | " + " | ".join(f"{x:.1f}" for x in rows["teacher"]) + f" | {statistics.mean(rows['teacher']):.1f} |")
     for kind, name in KINDS.items():
-        cells = [cell(runs.get((kind, task), [])) for task in TASKS]
+        cells = [cell(runs.get((kind, task), [])) for task in tasks]
         if all(value is None for value, _ in cells):
             continue
         known = [value for value, _ in cells if value is not None]
-        of = "" if len(known) == len(TASKS) else f" of {len(known)}"
+        of = "" if len(known) == len(tasks) else f" of {len(known)}"
         print(f"| {name} | " + " | ".join(text for _, text in cells) + f" | {statistics.mean(known):.1f}{of} |")
 
 
 def curves(runs):
     """Mean over tasks of the score at every evaluation that all of them have, by kind."""
-    found = {}
+    found, tasks = {}, known_tasks(runs)
     for kind in KINDS:
-        of = [runs[kind, task][0]["curve"] for task in TASKS if (kind, task) in runs and runs[kind, task][0]["curve"]]
-        if len(of) == len(TASKS):
+        of = [runs[kind, task][0]["curve"] for task in tasks if (kind, task) in runs and runs[kind, task][0]["curve"]]
+        if len(of) == len(tasks):
             steps = sorted(set.intersection(*({point["step"] for point in curve} for curve in of)))
             at = lambda curve, step: next(score(p["metrics"]) for p in curve if p["step"] == step)
             found[kind] = [(step, statistics.mean(at(curve, step) for curve in of)) for step in steps]

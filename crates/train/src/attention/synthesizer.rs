@@ -4,6 +4,7 @@ use super::fresh::{Begin, Fresh, Sizes};
 use super::input::{HIDDEN, Heads, Input, constant};
 use super::work::{product, softmax};
 use super::{Attention, at_least_one, projections};
+use crate::gpu::scaled;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use serde::{Deserialize, Serialize};
@@ -126,8 +127,7 @@ impl Attention for Synthesizer {
             let mut scores = self.scores(*part, input, &heads)?;
             if self.parts.len() > 1 {
                 let shares = softmax(input.tensor("mixture")?);
-                let share = shares.slice_dim(1, number..number + 1).reshape([1, 1, 1]);
-                scores = scores * share;
+                scores = scaled(scores, shares.slice_dim(1, number..number + 1));
             }
             sum = Some(match sum {
                 Some(sum) => sum + scores,

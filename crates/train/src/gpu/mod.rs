@@ -25,7 +25,7 @@ mod tests;
 pub(crate) use elements::{dropout, gelu, softmax};
 pub(crate) use linear::linear;
 pub(crate) use lookup::{lookup, permuted_rows};
-pub(crate) use norm::{add_row, norm, scale_and_shift};
+pub(crate) use norm::{add_row, norm, scale_and_shift, scaled};
 pub(crate) use numbers::{Drops, Step};
 pub(crate) use power::{Changed, Power, power_norm};
 pub(crate) use product::{product, times};

@@ -1,4 +1,4 @@
-//! Norms, and what else adds one row to all rows.
+//! Norms, and what else adds one row to all rows or scales them.
 
 use super::fused;
 use super::operation::{Back, Computed, operation};
@@ -61,4 +61,20 @@ pub(crate) fn add_row(x: Tensor<2>, row: Tensor<2>) -> Tensor<2> {
         };
         Computed { values: x + row, back }
     })
+}
+
+/// `x s` for one number, `[1, 1]`.
+pub(crate) fn scaled<const D: usize>(x: Tensor<D>, scale: Tensor<2>) -> Tensor<D> {
+    let shape = x.shape();
+    let width = shape[D - 1];
+    let rows = shape.num_elements() / width;
+    let found = operation([x.reshape([rows, width]), scale], |[x, scale]| {
+        let values = x.clone() * scale.clone();
+        let back = move |g: Tensor<2>, wanted: [bool; 2]| {
+            let ds = wanted[1].then(|| column_sums(g.clone() * x).sum_dim(1));
+            [wanted[0].then(|| g * scale), ds]
+        };
+        Computed { values, back }
+    });
+    found.reshape(shape)
 }

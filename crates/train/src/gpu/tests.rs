@@ -51,6 +51,7 @@ fn norms() {
             layer_norm(x, w.reshape([width]), Some(b.reshape([width])), 1e-5)
         });
         compare("affine", shapes, &|[x, w, b]| scale_and_shift(x, w, b), &|[x, w, b]| x * w + b);
+        compare("number", [shapes[0], [1, 1]], &|[x, s]| scaled(x, s), &|[x, s]| x * s);
         compare("row", [shapes[0], shapes[1]], &|[x, row]| add_row(x, row), &|[x, row]| x + row);
     }
 }

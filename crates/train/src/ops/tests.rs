@@ -217,52 +217,60 @@ fn attention_of_packed_sequences() {
     }
 }
 
+/// Models of all families and heads.
+pub(crate) fn fixtures() -> Vec<(String, Model)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let all: Vec<_> = paths
+        .filter(|path| path.join("golden.json").exists())
+        .map(|path| (path.display().to_string(), Model::load(&path).unwrap()))
+        .collect();
+    assert!(all.len() > 10, "fixtures are there");
+    all
+}
+
+/// The gradients of all tensors by name, and the result, of a network that reads three short texts.
+pub(crate) fn pulled(model: &Model, network: &Network, mode: Mode, device: &Device) -> Vec<(String, Vec<f32>)> {
+    let parameters = Parameters::from_weights(&model.weights, &device.clone().autodiff()).unwrap();
+    let ids = |n: u32| (0..n).map(|i| 1 + (i * 7 + n) % 20).collect::<Vec<u32>>();
+    let sequences: Vec<Sequence> =
+        [5, 9, 1].iter().map(|n| Sequence { ids: ids(*n), types: vec![0; *n as usize] }).collect();
+    let batch = PaddedBatch::new(&sequences, 12, &device.clone().autodiff());
+    let out = network.forward(&parameters, &batch, mode).unwrap().output;
+    let [count, rows, width] = out.dims();
+    // Padding is nobody's business.
+    let real = if rows == 1 { out } else { out * batch.mask.clone().float().reshape([count, rows, 1]) };
+    let real: Tensor<2> = real.reshape([count * rows, width]);
+    let pull = TensorData::new(numbers(5, count * rows * width), [count * rows, width]);
+    let mut gradients = (real.clone() * Tensor::from_data(pull, device)).sum().backward();
+    let each = parameters
+        .iter()
+        .filter_map(|(name, p)| p.value.grad_remove(&mut gradients).map(|g| (name.to_string(), values(g))));
+    let mut found: Vec<(String, Vec<f32>)> = each.collect();
+    found.push(("output".to_string(), values(real)));
+    found
+}
+
+/// That two lists of what [`pulled`] finds are the same, up to a share of each tensor's largest number.
+pub(crate) fn same(name: &str, fast: &[(String, Vec<f32>)], slow: &[(String, Vec<f32>)], share: f32) {
+    assert_eq!(fast.len(), slow.len(), "{name}");
+    for ((tensor, fast), (_, slow)) in fast.iter().zip(slow) {
+        let size = slow.iter().fold(0f32, |m, x| m.max(x.abs()));
+        let far = fast.iter().zip(slow).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far <= share * (0.1 + size), "{name} {tensor}: {far:e} of {size:e}");
+    }
+}
+
 /// Whole networks: the same result and the same gradients as with Burn's operations, padded and packed.
 #[test]
 fn networks() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures");
-    let mut seen = 0;
-    for entry in std::fs::read_dir(fixtures).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.join("golden.json").exists() {
-            continue;
-        }
-        seen += 1;
-        let model = Model::load(&path).unwrap();
-        let name = path.display();
-        let device = Device::flex().autodiff();
-        let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
-        let ids = |n: u32| (0..n).map(|i| 1 + (i * 7 + n) % 20).collect::<Vec<u32>>();
-        let sequences: Vec<Sequence> =
-            [5, 9, 1].iter().map(|n| Sequence { ids: ids(*n), types: vec![0; *n as usize] }).collect();
-        let batch = PaddedBatch::new(&sequences, 12, &device);
-        let captured = Mode { capture: Capture { hidden: true, attention: false }, ..Mode::default() };
-        let run = |network: Network, mode: Mode| {
-            let out = network.forward(&parameters, &batch, mode).unwrap().output;
-            let [count, rows, width] = out.dims();
-            // Padding is nobody's business.
-            let real = if rows == 1 { out } else { out * batch.mask.clone().float().reshape([count, rows, 1]) };
-            let real: Tensor<2> = real.reshape([count * rows, width]);
-            let pull = TensorData::new(numbers(5, count * rows * width), [count * rows, width]);
-            let mut gradients = (real.clone() * Tensor::from_data(pull, &Device::flex())).sum().backward();
-            let each = parameters
-                .iter()
-                .filter_map(|(name, p)| p.value.grad_remove(&mut gradients).map(|g| (name.to_string(), values(g))));
-            let mut found: Vec<(String, Vec<f32>)> = each.collect();
-            found.push(("output".to_string(), values(real)));
-            found
-        };
+    let captured = Mode { capture: Capture { hidden: true, attention: false }, ..Mode::default() };
+    for (name, model) in fixtures() {
+        let run = |network: Network, mode: Mode| pulled(&model, &network, mode, &Device::flex());
         let slow = run(Network::reference(&model.architecture), Mode::default());
         let [own, gpu] = [Network::new, Network::as_on_gpu];
         for (network, mode) in [(own, Mode::default()), (own, captured), (gpu, Mode::default())] {
-            let fast = run(network(&model.architecture), mode);
-            assert_eq!(fast.len(), slow.len(), "{name}");
-            for ((tensor, fast), (_, slow)) in fast.iter().zip(&slow) {
-                let size = slow.iter().fold(0f32, |m, x| m.max(x.abs()));
-                let far = fast.iter().zip(slow).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                assert!(far <= 1e-4 * (0.1 + size), "{name} {tensor}: {far:e} of {size:e}");
-            }
+            same(&name, &run(network(&model.architecture), mode), &slow, 1e-4);
         }
     }
-    assert!(seen > 10, "fixtures are there");
 }

@@ -1,8 +1,9 @@
 //! Every kernel of our own beside Burn's operations on the same device: the GPU of a build with `wgpu` or `cuda`.
 
 use crate::gpu::{column_sums, dropout, gelu, linear, norm, product, softmax};
-use crate::ops::tests::numbers;
+use crate::ops::tests::{fixtures, numbers, pulled, same};
 use crate::optimizer::{AdamOptions, AdamW};
+use crate::{Mode, Network};
 use burn::tensor::{Device, Tensor, TensorData};
 
 /// The device of this build.
@@ -107,4 +108,14 @@ fn updates() {
     });
     let far = host.iter().zip(&device).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(host.len() == device.len() && far < 1e-5, "{far}");
+}
+
+/// Whole networks of all families: results and gradients as on the CPU. Tensor cores round to tf32.
+#[test]
+fn networks() {
+    let share = if cfg!(feature = "cuda") { 3e-2 } else { 1e-3 };
+    for (name, model) in fixtures() {
+        let run = |device: &Device| pulled(&model, &Network::new(&model.architecture), Mode::default(), device);
+        same(&name, &run(&gpu()), &run(&Device::flex()), share);
+    }
 }
