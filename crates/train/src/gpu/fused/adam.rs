@@ -1,5 +1,6 @@
 //! AdamW over tensors that lie end to end.
 
+use super::rows::total;
 use super::{beside, buffer, per_element, tensor};
 use crate::gpu::Step;
 use burn::tensor::{DType, Tensor};
@@ -155,19 +156,9 @@ fn square_kernel(x: &[f32], out: &mut [f32]) {
         sum += x[i] * x[i];
         i += (CUBE_COUNT_X * CUBE_DIM_X) as usize;
     }
-    let at = UNIT_POS_X as usize;
-    parts[at] = sum;
-    let mut half = CUBE_DIM_X / 2;
-    while half > 0 {
-        sync_cube();
-        if UNIT_POS_X < half {
-            let other = parts[at + half as usize];
-            parts[at] += other;
-        }
-        half /= 2;
-    }
+    let sum = total(sum, &mut parts);
     if UNIT_POS_X == 0 {
-        out[CUBE_POS_X as usize] = parts[0];
+        out[CUBE_POS_X as usize] = sum;
     }
 }
 

@@ -66,13 +66,8 @@ fn norm_kernel(
     eps: f32,
 ) {
     let mut parts = Shared::new_slice((ACROSS * DOWN) as usize);
-    let row = CUBE_POS as u32 * CUBE_DIM_Y + UNIT_POS_Y;
-    let start = row * width;
-    // Rows that do not exist have no columns; their units still wait for the others.
-    let mut end = 0u32;
-    if row < rows {
-        end = width;
-    }
+    let row = row();
+    let (start, end) = (row * width, columns(row, rows, width));
     let mut sum = 0.0f32;
     let mut i = UNIT_POS_X;
     while i < end {
@@ -103,13 +98,11 @@ fn norm_kernel(
 #[cube(launch)]
 fn norm_back_kernel(x: &[f32], weight: &[f32], moments: &[f32], g: &[f32], out: &mut [f32], rows: u32, width: u32) {
     let mut parts = Shared::new_slice((ACROSS * DOWN) as usize);
-    let row = CUBE_POS as u32 * CUBE_DIM_Y + UNIT_POS_Y;
-    let start = row * width;
-    let mut end = 0u32;
+    let row = row();
+    let (start, end) = (row * width, columns(row, rows, width));
     let mut mean = 0.0f32;
     let mut inverse = 0.0f32;
     if row < rows {
-        end = width;
         mean = moments[(2 * row) as usize];
         inverse = moments[(2 * row + 1) as usize];
     }
@@ -137,12 +130,8 @@ fn norm_back_kernel(x: &[f32], weight: &[f32], moments: &[f32], g: &[f32], out: 
 #[cube(launch)]
 fn softmax_kernel<F: Float>(x: &[F], out: &mut [F], rows: u32, width: u32, #[define(F)] _kind: ElemType) {
     let mut parts = Shared::new_slice((ACROSS * DOWN) as usize);
-    let row = CUBE_POS as u32 * CUBE_DIM_Y + UNIT_POS_Y;
-    let start = row * width;
-    let mut end = 0u32;
-    if row < rows {
-        end = width;
-    }
+    let row = row();
+    let (start, end) = (row * width, columns(row, rows, width));
     let mut most = f32::new(-3.0e38f32);
     let mut i = UNIT_POS_X;
     while i < end {
@@ -175,12 +164,8 @@ fn softmax_back_kernel<F: Float, G: Float>(
     #[define(F, G)] _kinds: [ElemType; 2],
 ) {
     let mut parts = Shared::new_slice((ACROSS * DOWN) as usize);
-    let row = CUBE_POS as u32 * CUBE_DIM_Y + UNIT_POS_Y;
-    let start = row * width;
-    let mut end = 0u32;
-    if row < rows {
-        end = width;
-    }
+    let row = row();
+    let (start, end) = (row * width, columns(row, rows, width));
     let mut sum = 0.0f32;
     let mut i = UNIT_POS_X;
     while i < end {
@@ -197,9 +182,36 @@ fn softmax_back_kernel<F: Float, G: Float>(
     }
 }
 
-/// The sum over the units of a row, known to all of them.
+/// The row that this unit works on; more of them may be asked for than there are.
 #[cube]
-fn total(value: f32, parts: &mut Shared<[f32]>) -> f32 {
+fn row() -> u32 {
+    CUBE_POS as u32 * CUBE_DIM_Y + UNIT_POS_Y
+}
+
+/// How many columns a row has: none if it does not exist, so that its units only wait with the others.
+#[cube]
+fn columns(row: u32, rows: u32, width: u32) -> u32 {
+    let mut columns = 0u32;
+    if row < rows {
+        columns = width;
+    }
+    columns
+}
+
+/// The sum over the units of a row, known to all of them. `parts` has a place for every unit of the cube.
+#[cube]
+pub(super) fn total(value: f32, parts: &mut Shared<[f32]>) -> f32 {
+    joined(value, parts, false)
+}
+
+/// The largest over the units of a row, known to all of them.
+#[cube]
+fn largest(value: f32, parts: &mut Shared<[f32]>) -> f32 {
+    joined(value, parts, true)
+}
+
+#[cube]
+fn joined(value: f32, parts: &mut Shared<[f32]>, #[comptime] by_size: bool) -> f32 {
     let at = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     // Whoever still reads what was there before is waited for.
     sync_cube();
@@ -209,26 +221,11 @@ fn total(value: f32, parts: &mut Shared<[f32]>) -> f32 {
         sync_cube();
         if UNIT_POS_X < half {
             let other = parts[at + half as usize];
-            parts[at] += other;
-        }
-        half /= 2;
-    }
-    sync_cube();
-    parts[(UNIT_POS_Y * CUBE_DIM_X) as usize]
-}
-
-/// The largest over the units of a row, known to all of them.
-#[cube]
-fn largest(value: f32, parts: &mut Shared<[f32]>) -> f32 {
-    let at = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
-    sync_cube();
-    parts[at] = value;
-    let mut half = CUBE_DIM_X / 2;
-    while half > 0 {
-        sync_cube();
-        if UNIT_POS_X < half {
-            let other = parts[at + half as usize];
-            parts[at] = parts[at].max(other);
+            if comptime!(by_size) {
+                parts[at] = parts[at].max(other);
+            } else {
+                parts[at] += other;
+            }
         }
         half /= 2;
     }
