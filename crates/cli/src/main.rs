@@ -78,11 +78,22 @@ fn one_line_panics() {
         let payload = info.payload();
         let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
         let what = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-        complain(&format!("internal error at {place}: {what}; this is a defect of sparing, please report it"));
+        complain(&told(&place, &what));
         if std::thread::current().name() == Some("main") {
             end_soon();
         }
     }));
+}
+
+/// What to say of a panic. The library that drives GPUs panics when one is lost to it, and that is nobody's defect here.
+fn told(place: &str, what: &str) -> String {
+    match place.contains("/cubecl-") {
+        true => format!(
+            "the GPU stopped answering ({what}, at {place}); a process that was killed can take it from all others; \
+             checkpoints are still there"
+        ),
+        false => format!("internal error at {place}: {what}; this is a defect of sparing, please report it"),
+    }
 }
 
 /// Ends the program if unwinding does not: a GPU's driver can wait for work that will never be done.
@@ -91,4 +102,16 @@ fn end_soon() {
         std::thread::sleep(std::time::Duration::from_secs(10));
         std::process::exit(Failure::Told.code().into())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn a_lost_gpu_is_not_our_defect() {
+        let lost = told("registry/cubecl-common-0.11.3/src/device/handle/channel.rs:409:35", "RecvError");
+        assert!(lost.starts_with("the GPU stopped answering (RecvError"), "{lost}");
+        assert!(told("crates/cli/src/main.rs:1:1", "oh").contains("please report it"));
+    }
 }
