@@ -88,8 +88,7 @@ fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error
                 let units = search.shop.anatomy.sites[element.site].units[element.units.clone()].to_vec();
                 let mut recipe = state.recipe.clone();
                 recipe.left.insert(element.site, Left::Dimmed(units, 1.0 - SLOPE));
-                let tried = search.attempt(&element.name(&search.shop.anatomy), &recipe)?;
-                slopes.push((tried.verdict.loss - search.judge.own().loss).abs());
+                slopes.push(search.probe(&element.name(&search.shop.anatomy), &recipe)?.abs());
             }
             let mut order: Vec<usize> = (0..elements.len()).collect();
             order.sort_by(|a, b| slopes[*a].total_cmp(&slopes[*b]));

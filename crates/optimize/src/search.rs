@@ -279,6 +279,14 @@ impl Search<'_> {
         Ok(tried)
     }
 
+    /// By how much the loss changes with a recipe that is only there to be asked about: neither a candidate nor a trial.
+    pub(crate) fn probe(&mut self, what: &str, recipe: &Recipe) -> Result<f64, Error> {
+        let judge = self.glance.unwrap_or(self.judge);
+        let tried = self.judged(recipe, judge)?;
+        (self.tell)(Event::Look(what));
+        Ok(tried.verdict.loss - judge.own().loss)
+    }
+
     fn judged(&mut self, recipe: &Recipe, judge: &Judge<'_>) -> Result<Tried, Error> {
         if (self.stop)() {
             return Err(Error::new("stopped"));
