@@ -75,3 +75,8 @@ impl From<serde_json::Error> for Failure {
         }
     }
 }
+
+/// What a panic says, if it says anything.
+pub fn panic_text(payload: &(dyn std::any::Any + Send)) -> Option<&str> {
+    payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}

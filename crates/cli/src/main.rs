@@ -75,10 +75,7 @@ fn complain(message: &str) {
 fn one_line_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
-        let payload = info.payload();
-        let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
-        let what = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-        complain(&told(&place, &what));
+        complain(&told(&place, failure::panic_text(info.payload()).unwrap_or_default()));
         if std::thread::current().name() == Some("main") {
             end_soon();
         }

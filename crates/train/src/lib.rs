@@ -37,6 +37,7 @@ mod pretrain;
 mod quantise;
 mod random;
 mod ranges;
+mod rows;
 mod schedule;
 mod session;
 mod student;

@@ -1,5 +1,6 @@
 //! The arithmetic of attention, counted where it is done: what a mechanism claims about its cost is tested against this.
 
+use crate::rows::by_rows;
 use crate::{gpu, layers, ops};
 use burn::tensor::Tensor;
 use std::cell::Cell;
@@ -52,13 +53,8 @@ pub(crate) fn chain(query: impl FnOnce() -> Tensor<3>, key: Tensor<3>, value: Te
 
 /// Softmax along the last axis.
 pub(crate) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
-    let shape = scores.dims();
-    let count: usize = shape.iter().product();
-    add(EXPONENTIAL * count as u64);
-    if !ops::on_host(&scores.device()) {
-        return gpu::softmax(scores);
-    }
-    ops::softmax(scores.reshape([count / shape[D - 1].max(1), shape[D - 1]])).reshape(shape)
+    add(EXPONENTIAL * scores.dims().iter().product::<usize>() as u64);
+    if ops::on_host(&scores.device()) { by_rows(scores, ops::softmax) } else { gpu::softmax(scores) }
 }
 
 /// Softmax of `[groups, length, features]`, and the logarithms of the sums below the line, `[groups, length, 1]`.

@@ -1,4 +1,5 @@
-//! Operations of our own for GPUs: Burn's tensor operations, with gradients written by hand.
+//! Operations of our own for GPUs: Burn's tensor operations, with gradients written by hand, and kernels of our own in their
+//! place ([`fused`]) where the build has them.
 //!
 //! What Burn derives for them is right but slow there. A sum over all rows, which the gradient of every bias and norm is,
 //! gives each column to one thread that walks the rows one after the other; a weight's gradient is a product with few

@@ -3,6 +3,7 @@
 use super::fused;
 use super::operation::{Back, Computed, operation};
 use super::sums::column_sums;
+use crate::rows::by_rows;
 use burn::tensor::Tensor;
 
 type Backward = Box<dyn FnOnce(Tensor<2>, [bool; 3]) -> Back<3> + Send>;
@@ -65,16 +66,14 @@ pub(crate) fn add_row(x: Tensor<2>, row: Tensor<2>) -> Tensor<2> {
 
 /// `x s` for one number, `[1, 1]`.
 pub(crate) fn scaled<const D: usize>(x: Tensor<D>, scale: Tensor<2>) -> Tensor<D> {
-    let shape = x.shape();
-    let width = shape[D - 1];
-    let rows = shape.num_elements() / width;
-    let found = operation([x.reshape([rows, width]), scale], |[x, scale]| {
-        let values = x.clone() * scale.clone();
-        let back = move |g: Tensor<2>, wanted: [bool; 2]| {
-            let ds = wanted[1].then(|| column_sums(g.clone() * x).sum_dim(1));
-            [wanted[0].then(|| g * scale), ds]
-        };
-        Computed { values, back }
-    });
-    found.reshape(shape)
+    by_rows(x, |x| {
+        operation([x, scale], |[x, scale]| {
+            let values = x.clone() * scale.clone();
+            let back = move |g: Tensor<2>, wanted: [bool; 2]| {
+                let ds = wanted[1].then(|| column_sums(g.clone() * x).sum_dim(1));
+                [wanted[0].then(|| g * scale), ds]
+            };
+            Computed { values, back }
+        })
+    })
 }

@@ -9,6 +9,7 @@ use super::tokens::Presence;
 use super::values::Asked;
 use super::{Capture, Encoded, Forward, LinearHook, Means, Mode, Network};
 use crate::random::Random;
+use crate::rows::by_rows;
 use crate::{PaddedBatch, Parameters};
 use crate::{gpu, ops};
 use burn::tensor::module::layer_norm;
@@ -283,15 +284,10 @@ impl<'a> Pass<'a> {
             return x;
         }
         if let Some(dropout) = self.next_dropout() {
-            let shape = x.shape();
-            let width = shape[D - 1];
-            let rows = shape.num_elements() / width;
-            return ops::drop(x.reshape([rows, width]), dropout).reshape(shape);
+            return by_rows(x, |rows| ops::drop(rows, dropout));
         }
         if self.gpu {
-            let seed = self.seed.get().or(self.mode.draws).unwrap_or(0).wrapping_add(1);
-            self.seed.set(Some(seed));
-            return gpu::dropout(x, dropped, seed);
+            return gpu::dropout(x, dropped, self.next_seed(|| self.mode.draws.unwrap_or(0)));
         }
         let keep = 1.0 - dropped;
         let kept = Tensor::random(x.shape(), Distribution::Bernoulli(keep), (&self.device, x.dtype()));
@@ -305,9 +301,15 @@ impl<'a> Pass<'a> {
             return None;
         }
         // Seeded by the device's generator, as dropout is elsewhere: whoever seeds the device gets the same again.
-        let seed = self.seed.get().unwrap_or_else(|| self.drawn_seed()).wrapping_add(1);
-        self.seed.set(Some(seed));
+        let seed = self.next_seed(|| self.drawn_seed());
         Some(Dropout::new(Random::new(seed).bits(), self.mode.dropout))
+    }
+
+    /// A seed that this pass has not used; `first` is asked where they begin.
+    fn next_seed(&self, first: impl FnOnce() -> u64) -> u64 {
+        let seed = self.seed.get().unwrap_or_else(first).wrapping_add(1);
+        self.seed.set(Some(seed));
+        seed
     }
 
     /// A number from the device's generator.

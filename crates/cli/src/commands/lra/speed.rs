@@ -4,7 +4,7 @@ use super::memory::Meter;
 use super::speeds;
 use crate::args::positive;
 use crate::console::{self, Out};
-use crate::failure::Failure;
+use crate::failure::{Failure, panic_text};
 use crate::{interrupt, progress};
 use clap::Args;
 use sparing_model::Error;
@@ -251,7 +251,7 @@ fn work(args: &SpeedArgs, cells: &[Cell], seconds: f64) -> Result<(), Failure> {
         }
         cell.failed(BEGUN)?;
         let found = catch_unwind(AssertUnwindSafe(|| cell.measure(args)));
-        let found = found.unwrap_or_else(|panic| Err(Error::new(told(panic.as_ref()))));
+        let found = found.unwrap_or_else(|panic| Err(Error::new(panic_text(panic.as_ref()).unwrap_or("it panicked"))));
         match &found {
             Ok(found) => found.write(&cell.path)?,
             Err(e) => cell.failed(&e.to_string())?,
@@ -261,12 +261,6 @@ fn work(args: &SpeedArgs, cells: &[Cell], seconds: f64) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// What a panic says.
-fn told(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("it panicked").to_string()
 }
 
 fn show(args: &SpeedArgs, cells: &[Cell]) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Every kernel of our own beside Burn's operations on the same device: the GPU of a build with `wgpu` or `cuda`.
+//! Every kernel of our own, on the GPU of a build with `wgpu` or `cuda`, beside the same operation on the CPU, which is Burn's.
 
 use crate::gpu::{column_sums, dropout, gelu, linear, norm, product, softmax};
 use crate::ops::tests::{fixtures, numbers, pulled, same};
