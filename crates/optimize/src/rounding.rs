@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bits from which rounding errors are too small to be made up for.
-pub(crate) const FINE: u32 = 8;
+const FINE: u32 = 8;
 
 /// By tensor, bits, and what is left of its block.
 type RoundedBy = HashMap<(String, u32, String), Arc<Rounded>>;

@@ -1,9 +1,9 @@
 //! Where recipes become models.
 
-use crate::rounding::{FINE, Rounder};
+use crate::rounding::Rounder;
 use crate::{Anatomy, Kind, Left, Moments, Recipe, Site, Spared};
 use sparing_model::{Calibration, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers, Quantization};
-use sparing_quantize::{Part, Statistics, Target, targets};
+use sparing_quantize::{Statistics, Target, targets};
 use std::sync::{Arc, Mutex};
 
 /// A model, what can be cut out of it, and what was prepared for that.
@@ -130,9 +130,6 @@ impl<'a> Workshop<'a> {
         for target in targets(&model.architecture) {
             let now = model.weights.tensor(&target.name)?.quantized().map(|quantized| quantized.bits());
             let wanted = recipe.bits.and_then(|bits| target.bits(&bits, &recipe.layer_bits));
-            // Every token has a position and a type: these tables are small, and what they lose everybody loses.
-            let small = target.part == Part::Embeddings && target.name != model.architecture.embeddings.word;
-            let wanted = if small { wanted.map(|bits| bits.max(FINE)) } else { wanted };
             let wanted = wanted.or_else(|| self.stored(&target.name));
             if let Some(bits) = wanted.filter(|bits| now.is_none_or(|now| *bits < now)) {
                 rounded.push(self.rounder.round(self, (recipe, &model), &target, bits)?);

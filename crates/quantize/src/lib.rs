@@ -17,5 +17,5 @@ mod targets;
 pub use calibrate::{Statistics, Sums, calibrate};
 pub use compensate::{Compensation, Products};
 pub use quantize::{Changed, Quantize, Rounded, with_biases};
-pub use round::{ScaleChoice, round_matrix, round_row};
-pub use targets::{Part, Target, Use, bits_of, targets};
+pub use round::{ScaleChoice, round_matrix, round_row, spread_step};
+pub use targets::{Part, SMALL_TABLES, Target, Use, bits_of, targets};

@@ -41,15 +41,20 @@ pub fn bits_of(bits: &Bits, part: Part) -> Option<u32> {
     }
 }
 
+/// The fewest bits of tables of positions and token types.
+pub const SMALL_TABLES: u32 = 8;
+
 impl Target {
-    /// Its bits by a plan.
+    /// Its bits by a plan. Every token has a position and a type: these tables are small, and what they lose everybody
+    /// loses, so that they keep [`SMALL_TABLES`] at least.
     pub fn bits(&self, bits: &Bits, layers: &BTreeMap<usize, LayerBits>) -> Option<u32> {
         let own = self.layer.and_then(|layer| layers.get(&layer)).and_then(|layer| match self.part {
             Part::Attention => layer.attention,
             Part::Ffn => layer.ffn,
             Part::Embeddings | Part::Head => None,
         });
-        own.or_else(|| bits_of(bits, self.part))
+        let bits = own.or_else(|| bits_of(bits, self.part));
+        if self.small { bits.map(|bits| bits.max(SMALL_TABLES)) } else { bits }
     }
 }
 
@@ -62,6 +67,8 @@ pub struct Target {
     pub part: Part,
     /// The layer it belongs to, likewise.
     pub layer: Option<usize>,
+    /// A table that all tokens read from.
+    pub small: bool,
     /// What gets a scale: a row of a table, an output of a map.
     pub axis: ScaleAxis,
     /// Maps that multiply with it; none for a table.
@@ -87,8 +94,12 @@ pub struct Use {
 pub fn targets(architecture: &Architecture) -> Vec<Target> {
     let mut walk = Walk::default();
     let e = &architecture.embeddings;
-    let tables = [Some(&e.word), e.positions.as_ref().map(|p| &p.name), e.token_types.as_ref().map(|t| &t.name)];
-    tables.into_iter().flatten().for_each(|name| walk.target(name, Part::Embeddings, ScaleAxis::Row));
+    walk.target(&e.word, Part::Embeddings, ScaleAxis::Row);
+    let small = [e.positions.as_ref().map(|p| &p.name), e.token_types.as_ref().map(|t| &t.name)];
+    for name in small.into_iter().flatten() {
+        walk.target(name, Part::Embeddings, ScaleAxis::Row);
+        walk.targets[walk.places[name]].small = *name != e.word;
+    }
     e.projection.iter().for_each(|linear| walk.linear(linear, Part::Embeddings, false));
     for (number, layer) in architecture.layers.iter().enumerate() {
         walk.layer = Some(number);
@@ -115,7 +126,14 @@ impl Walk {
     fn target(&mut self, name: &str, part: Part, axis: ScaleAxis) {
         if !self.places.contains_key(name) {
             self.places.insert(name.to_string(), self.targets.len());
-            self.targets.push(Target { name: name.to_string(), part, layer: self.layer, axis, uses: Vec::new() });
+            self.targets.push(Target {
+                name: name.to_string(),
+                part,
+                layer: self.layer,
+                small: false,
+                axis,
+                uses: Vec::new(),
+            });
         }
     }
 

@@ -5,9 +5,11 @@ use crate::LinearHook;
 use crate::ranges::Ranges;
 use burn::tensor::{Bool, Device, Tensor};
 use serde::{Deserialize, Serialize};
-use sparing_model::{Activations, Architecture, Bits, Error, OwnedTensor, Plan, Precision, Quantization, Weights};
+use sparing_model::{
+    Activations, Architecture, Bits, Error, LayerBits, OwnedTensor, Plan, Precision, Quantization, Weights,
+};
 use sparing_model::{ScaleAxis, Scales};
-use sparing_quantize::{ScaleChoice, Target, bits_of, round_matrix, targets};
+use sparing_quantize::{ScaleChoice, Target, Use, round_matrix, spread_step, targets};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The smallest step, as the engine has it: a row of zeros must not divide by zero.
@@ -18,8 +20,11 @@ const LEAST_STEP: f64 = 1e-30;
 pub struct Rounding {
     /// Bits of the weights by part; one step size per output (or row of a table), symmetric (Q8BERT).
     pub bits: Bits,
-    /// Bits of what linear maps read.
-    pub activation_bits: u32,
+    /// Layers that differ.
+    #[serde(default)]
+    pub layers: BTreeMap<usize, LayerBits>,
+    /// Bits of what linear maps read; `None`: that stays as it is, and the engine runs in floats.
+    pub activation_bits: Option<u32>,
     /// `None`: activations are rounded over each token's range. Else over one range per map, a moving average that keeps
     /// this share of itself at every update.
     pub decay: Option<f64>,
@@ -28,7 +33,7 @@ pub struct Rounding {
 impl Rounding {
     /// All weights in this many bits, activations in 8 over each token's range.
     pub fn new(bits: u32) -> Rounding {
-        Rounding { bits: Bits::all(bits), activation_bits: 8, decay: None }
+        Rounding { bits: Bits::all(bits), layers: BTreeMap::new(), activation_bits: Some(8), decay: None }
     }
 }
 
@@ -50,8 +55,9 @@ impl FakeQuantization {
     /// For the maps of an architecture; ranges are kept on the device.
     pub fn new(rounding: &Rounding, architecture: &Architecture, device: &Device) -> Result<FakeQuantization, Error> {
         let Bits { embeddings, attention, ffn, head } = rounding.bits;
-        let all = [embeddings, attention, ffn, head, Some(rounding.activation_bits)];
-        if let Some(bits) = all.into_iter().flatten().find(|bits| !(2..=8).contains(bits)) {
+        let parts = [embeddings, attention, ffn, head, rounding.activation_bits];
+        let layers = rounding.layers.values().flat_map(|layer| [layer.attention, layer.ffn]);
+        if let Some(bits) = parts.into_iter().chain(layers).flatten().find(|bits| !(2..=8).contains(bits)) {
             return Err(Error::new(format!("{bits} bits cannot be trained for; from 2 to 8 can")));
         }
         let decay = rounding.decay.unwrap_or(0.0);
@@ -64,11 +70,12 @@ impl FakeQuantization {
         let mut weights = BTreeMap::new();
         let mut integer = BTreeSet::new();
         for target in &targets {
-            let bits = bits_of(&rounding.bits, target.part);
+            let bits = target.bits(&rounding.bits, &rounding.layers);
             for name in target.uses.iter().map(|used| &used.map).chain([&target.name]) {
                 weights.extend(bits.map(|bits| (name.clone(), bits)));
             }
-            integer.extend(target.uses.iter().filter(|used| used.integer).map(|used| used.map.clone()));
+            let runs = |used: &&Use| used.integer && rounding.activation_bits.is_some();
+            integer.extend(target.uses.iter().filter(runs).map(|used| used.map.clone()));
         }
         let mut followers = BTreeMap::new();
         for a in architecture.layers.iter().map(|layer| &layer.attention) {
@@ -92,9 +99,11 @@ impl FakeQuantization {
         }
     }
 
-    /// The plan of what comes out: the engine runs it on integers.
+    /// The plan of what comes out: the engine runs it on integers, if activations were rounded too.
     pub fn plan(&self) -> Result<Plan, Error> {
-        let mut activations = Activations { bits: self.rounding.activation_bits, ..Activations::default() };
+        let Rounding { bits, ref layers, activation_bits, .. } = self.rounding;
+        let mut activations = Activations::default();
+        activations.bits = activation_bits.unwrap_or(activations.bits);
         if self.rounding.decay.is_some() {
             let known = self.ranges.read()?;
             for map in &self.integer {
@@ -102,8 +111,8 @@ impl FakeQuantization {
                 activations.ranges.extend(range.map(|range| (map.clone(), [range.least, range.most])));
             }
         }
-        let quantization = Some(Quantization { bits: self.rounding.bits, activations, ..Quantization::default() });
-        Ok(Plan { precision: Some(Precision::Int8), quantization, ..Plan::default() })
+        let quantization = Some(Quantization { bits, layers: layers.clone(), activations });
+        Ok(Plan { precision: activation_bits.map(|_| Precision::Int8), quantization, ..Plan::default() })
     }
 
     /// Stores tensors as integers: exactly what the rounded network computes with.
@@ -111,7 +120,7 @@ impl FakeQuantization {
         let bits: BTreeMap<&str, (&Target, u32)> = self
             .targets
             .iter()
-            .filter_map(|t| Some((t.name.as_str(), (t, bits_of(&self.rounding.bits, t.part)?))))
+            .filter_map(|t| Some((t.name.as_str(), (t, t.bits(&self.rounding.bits, &self.rounding.layers)?))))
             .collect();
         let store = |tensor: OwnedTensor| match bits.get(tensor.name.as_str()) {
             Some((target, bits)) => integers(tensor, target.axis, *bits),
@@ -131,12 +140,12 @@ fn integers(tensor: OwnedTensor, axis: ScaleAxis, bits: u32) -> Result<OwnedTens
     let mut values = vec![0.0; count];
     read.read(0, &mut values);
     if axis == ScaleAxis::Row {
-        let found = round_matrix(&values, columns, &|_| None, bits, ScaleChoice::Largest);
+        let found = round_matrix(&values, columns, &|_| None, bits, ScaleChoice::Spread);
         let scales = Scales { bits, axis, values: found.scales };
         return Ok(OwnedTensor::quantized(name, &shape, &found.values, scales));
     }
     let turned: Vec<f32> = (0..count).map(|i| values[i % rows * columns + i / rows]).collect();
-    let found = round_matrix(&turned, rows, &|_| None, bits, ScaleChoice::Largest);
+    let found = round_matrix(&turned, rows, &|_| None, bits, ScaleChoice::Spread);
     let stored: Vec<i8> = (0..count).map(|i| found.values[i % columns * rows + i / columns]).collect();
     Ok(OwnedTensor::quantized(name, &shape, &stored, Scales { bits, axis, values: found.scales }))
 }
@@ -145,7 +154,13 @@ fn integers(tensor: OwnedTensor, axis: ScaleAxis, bits: u32) -> Result<OwnedTens
 fn round_rows(rows: Tensor<2>, bits: u32) -> Tensor<2> {
     let most = f64::from((1 << (bits - 1)) - 1);
     let exact = rows.clone().inner();
-    let step = exact.clone().abs().max_dim(1).div_scalar(most).clamp_min(LEAST_STEP);
+    let mut step = exact.clone().abs().max_dim(1).div_scalar(most);
+    // As `ScaleChoice::Spread` chooses it.
+    if let Some(best) = spread_step(bits) {
+        let deviation = exact.clone().powi_scalar(2).mean_dim(1).sqrt();
+        step = step.min_pair(deviation.mul_scalar(best));
+    }
+    let step = step.clamp_min(LEAST_STEP);
     let rounded = (exact.clone() / step.clone()).round().clamp(-most, most) * step;
     // The difference is a constant: the gradient is that of the number itself.
     rows + (rounded - exact)
@@ -168,10 +183,8 @@ impl LinearHook for FakeQuantization {
     }
 
     fn input(&self, name: &str, input: Tensor<2>, real: Option<&Tensor<2, Bool>>) -> Tensor<2> {
-        if !self.integer.contains(name) {
-            return input;
-        }
-        let steps = f64::from((1 << self.rounding.activation_bits) - 1);
+        let Some(bits) = self.rounding.activation_bits.filter(|_| self.integer.contains(name)) else { return input };
+        let steps = f64::from((1 << bits) - 1);
         let exact = input.clone().inner();
         let (mut least, mut most) = (exact.clone().min_dim(1), exact.clone().max_dim(1));
         if self.rounding.decay.is_some()
@@ -234,10 +247,42 @@ mod tests {
         assert!((row[2] - 5.1 / 127.0 * 25.0).abs() < 1e-5, "{row:?}");
         for wrong in [
             Rounding::new(1),
-            Rounding { activation_bits: 16, ..Rounding::new(8) },
+            Rounding { activation_bits: Some(16), ..Rounding::new(8) },
             Rounding { decay: Some(1.0), ..Rounding::new(8) },
         ] {
             assert!(FakeQuantization::new(&wrong, &a, &Device::flex()).is_err());
+        }
+    }
+
+    #[test]
+    fn layers_have_bits_of_their_own_and_are_stored_as_they_were_trained() {
+        let device = Device::flex();
+        let a = bert();
+        let (up, query) = (a.layers[0].ffns[0].up.weight.name(), a.layers[0].attention.query.weight.name());
+        let layers = BTreeMap::from([(0, LayerBits { ffn: Some(3), attention: None })]);
+        let bits = Bits { embeddings: Some(4), attention: Some(6), ..Bits::default() };
+        let rounding = Rounding { bits, layers: layers.clone(), activation_bits: None, decay: None };
+        let q = FakeQuantization::new(&rounding, &a, &device).unwrap();
+        let plan = q.plan().unwrap();
+        assert_eq!((plan.precision, &plan.quantization.as_ref().unwrap().layers), (None, &layers));
+        // Nothing runs on integers, so nothing that is read is rounded.
+        let x = Tensor::<2>::from_floats([[0.0, 5.1, 1.011]], &device);
+        assert_eq!(numbers(q.input(&up, x.clone(), None)), numbers(x));
+        let positions = a.embeddings.positions.as_ref().unwrap().name.clone();
+        let values: Vec<f32> = (0..24).map(|i| ((i * 37 % 23) as f32 - 11.0).powi(3) / 7.3).collect();
+        for (name, shape, bits) in
+            [(&up, [6, 4], 3), (&query, [4, 4], 6), (&a.embeddings.word, [6, 4], 4), (&positions, [5, 4], 8)]
+        {
+            let values = &values[..shape[0] * shape[1]];
+            let tensor = Tensor::<1>::from_floats(values, &device).reshape(shape);
+            let trained = numbers(q.weight(name, tensor));
+            let stored = q.store(vec![OwnedTensor::f32(name, &shape, values)]).unwrap();
+            let weights = Weights::from_tensors(&stored).unwrap();
+            let stored = weights.tensor(name).unwrap();
+            assert_eq!(stored.quantized().unwrap().bits(), bits, "{name}");
+            let mut read = vec![0.0; values.len()];
+            stored.read(0, &mut read);
+            assert!(trained.iter().zip(&read).all(|(a, b)| (a - b).abs() < 1e-6), "{name}: {trained:?} {read:?}");
         }
     }
 

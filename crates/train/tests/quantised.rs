@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 fn mixed(decay: Option<f64>) -> Rounding {
     let bits = Bits { embeddings: Some(4), attention: Some(8), ffn: Some(6), head: Some(8) };
-    Rounding { bits, activation_bits: 8, decay }
+    Rounding { bits, decay, ..Rounding::new(8) }
 }
 
 /// A model rounded by a hook, written as integers: the directory, and the hook as it was then.

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// How many times cheaper a round tries to make the model.
 const STRIDE: f64 = 1.4;
+/// The same where nothing matters but the score.
+const GENTLE: f64 = 1.15;
 /// Rounds that would gain less than this are not worth a training.
 const LEAST: f64 = 1.05;
 
@@ -59,6 +61,7 @@ pub fn search(
         teacher: work.shop.model,
         rows,
         epochs: args.tutor.epochs,
+        average: args.tutor.average.unwrap_or(if settings.focus == Focus::Accuracy { 3 } else { 1 }),
         max_tokens: searching::limit(work.shop.model, args),
         seed: args.seed,
         directory: &directory,
@@ -68,7 +71,7 @@ pub fn search(
         AnalysisArg::Finetune => {
             let mut few = rows.clone();
             few.thin(args.tutor.analysis_rows, args.seed);
-            let brief = Tutor { rows: &few, epochs: 1, ..tutor };
+            let brief = Tutor { rows: &few, epochs: 1, average: 1, ..tutor };
             work.search(args, settings, Some(&mut |model: &Model| brief.try_out(model)))?
         }
     };
@@ -165,8 +168,9 @@ impl Rounds<'_> {
         }
         let trail = trail?;
         let mut too_far: Option<f64> = None;
+        let stride = if self.settings.focus == Focus::Accuracy { GENTLE } else { STRIDE };
         while self.left > 0 {
-            let goal = too_far.map_or(reached * STRIDE, |too_far| (reached * too_far).sqrt());
+            let goal = too_far.map_or(reached * stride, |too_far| (reached * too_far).sqrt());
             if goal < reached * LEAST {
                 break;
             }
@@ -191,8 +195,9 @@ impl Rounds<'_> {
     /// Makes, trains, judges and notes a candidate; `None` if it was stopped. Also whether it is good enough.
     fn train(&mut self, work: &Work<'_>, place: &Milestone, name: &str) -> Result<Option<(Arc<Model>, bool)>, Failure> {
         let shape = work.shop.shape(&place.recipe)?;
-        let Some(trained) = self.tutor.teach(&shape, name)? else { return Ok(None) };
-        let model = Arc::new(self.stored(&trained, work, &place.recipe)?);
+        let stored = stored(work, &place.recipe);
+        let Some(trained) = self.tutor.teach(&shape, &stored, name)? else { return Ok(None) };
+        let model = Arc::new(self.store(&trained, &stored)?);
         let verdict = match self.first.judge.verdict(&model, &mut interrupt::asked) {
             Err(_) if interrupt::asked() => return Ok(None),
             verdict => verdict?,
@@ -225,22 +230,27 @@ impl Rounds<'_> {
         Ok(Some((model, within)))
     }
 
-    /// A trained model with its weights stored as its recipe says, else as those of the model that it was made of.
-    fn stored(&self, trained: &Model, of: &Work<'_>, recipe: &Recipe) -> Result<Model, Failure> {
-        let bits = match (recipe.bits, &of.shop.model.plan.quantization) {
-            (Some(bits), _) => Recipe { bits: Some(bits), layer_bits: recipe.layer_bits.clone(), ..Recipe::default() },
-            (None, Some(was)) => Recipe { bits: Some(was.bits), layer_bits: was.layers.clone(), ..Recipe::default() },
-            (None, None) => Recipe::default(),
-        };
-        if self.settings.focus != Focus::Size {
-            return Ok(Workshop::new(trained)?.make(&bits)?);
+    /// A trained model with its weights in these bits.
+    fn store(&self, trained: &Model, bits: &Recipe) -> Result<Model, Failure> {
+        // What was trained with few bits has them already.
+        if self.settings.focus != Focus::Size || trained.plan.quantization.is_some() {
+            return Ok(Workshop::new(trained)?.make(bits)?);
         }
         // Few bits need to know what maps read.
         let settings = Settings { menu: further(&self.settings.menu), ..self.settings.clone() };
-        Ok(Work::prepare(self.args, trained, self.data, &settings, self.first.elsewhere)?.shop.make(&bits)?)
+        Ok(Work::prepare(self.args, trained, self.data, &settings, self.first.elsewhere)?.shop.make(bits)?)
     }
 
     fn first_bytes(&self) -> f64 {
         self.first.shop.model.weights.size_in_bytes() as f64
+    }
+}
+
+/// The bits that a recipe says, else those of the model that it is for.
+fn stored(of: &Work<'_>, recipe: &Recipe) -> Recipe {
+    match (recipe.bits, &of.shop.model.plan.quantization) {
+        (Some(bits), _) => Recipe { bits: Some(bits), layer_bits: recipe.layer_bits.clone(), ..Recipe::default() },
+        (None, Some(was)) => Recipe { bits: Some(was.bits), layer_bits: was.layers.clone(), ..Recipe::default() },
+        (None, None) => Recipe::default(),
     }
 }

@@ -240,6 +240,6 @@ pub enum ActivationsArg {
 impl QuantizeArgs {
     pub fn rounding(&self) -> Option<Rounding> {
         let decay = (self.activations == ActivationsArg::Static).then_some(self.activation_decay);
-        Some(Rounding { bits: self.bits?, activation_bits: self.activation_bits, decay })
+        Some(Rounding { bits: self.bits?, decay, activation_bits: Some(self.activation_bits), ..Rounding::new(8) })
     }
 }
