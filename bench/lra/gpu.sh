@@ -70,12 +70,12 @@ others=() longest=()
 for task in $tasks; do [ "$task" = text ] && longest+=("$task") || others+=("$task"); done
 for kind in $attention; do
     if [[ " ${squares//$'\n'/ } " == *" $kind "* ]]; then
-        [ ${#longest[@]} -gt 0 ] && queue=("24 $kind ${longest[*]}" "${queue[@]}")
-        [ ${#others[@]} -gt 0 ] && queue+=("12 $kind ${others[*]}")
+        [ ${#longest[@]} -gt 0 ] && queue=("26 $kind ${longest[*]}" "${queue[@]}")
+        [ ${#others[@]} -gt 0 ] && queue+=("18 $kind ${others[*]}")
     fi
 done
 for kind in $attention; do
-    [[ " ${squares//$'\n'/ } " == *" $kind "* ]] || queue+=("5 $kind $tasks")
+    [[ " ${squares//$'\n'/ } " == *" $kind "* ]] || queue+=("6 $kind $tasks")
 done
 
 for task in $tasks; do
@@ -97,20 +97,20 @@ while [ ${#queue[@]} -gt 0 ] || [ ${#held[@]} -gt 0 ]; do
         read -r size kind list <<<"$line"
         if [ "$(left)" -lt 20 ]; then
             continue
-        elif [ ${#held[@]} -ge "$parallel" ] || [ $((used + size)) -gt "$memory" ] || { [ "$size" -ge 24 ] && [ "$large" -ge "$heavy" ]; }; then
+        elif [ ${#held[@]} -ge "$parallel" ] || [ $((used + size)) -gt "$memory" ] || { [ "$size" -ge 26 ] && [ "$large" -ge "$heavy" ]; }; then
             waiting+=("$line")
         else
             job "$kind" "$list" &
             held[$!]=$size
             used=$((used + size))
-            [ "$size" -ge 24 ] && large=$((large + 1))
+            [ "$size" -ge 26 ] && large=$((large + 1))
         fi
     done
     queue=("${waiting[@]}")
     if [ ${#held[@]} -gt 0 ]; then
         wait -n -p ended "${!held[@]}"
         used=$((used - held[$ended]))
-        [ "${held[$ended]}" -ge 24 ] && large=$((large - 1))
+        [ "${held[$ended]}" -ge 26 ] && large=$((large - 1))
         unset "held[$ended]"
     fi
 done

@@ -109,7 +109,19 @@ fn layers_have_bits_of_their_own_and_run_as_their_expanded_weights() {
         for target in targets(&model.architecture) {
             let bits = small.weights.tensor(&target.name).unwrap().quantized().unwrap().bits();
             let low = target.part == sparing_quantize::Part::Attention && target.layer == Some(0);
-            assert_eq!(bits, if low { 3 } else if target.small { 8 } else { 6 }, "{}: {}", path.display(), target.name);
+            assert_eq!(
+                bits,
+                if low {
+                    3
+                } else if target.small {
+                    8
+                } else {
+                    6
+                },
+                "{}: {}",
+                path.display(),
+                target.name
+            );
         }
         assert_eq!(run(&small, Precision::F32), run(&floats, Precision::F32), "{}", path.display());
         assert_eq!(small.plan.quantization.unwrap().layers, [(0, own)].into());

@@ -126,7 +126,7 @@ impl BurnExecutor {
         };
         let width = rows.dims()[1];
         let values = rows.try_into_vec_as::<f32>();
-        let values = values.map_err(|e| Error::new(format!("the device gave no result: {e:?}")))?;
+        let values = values.map_err(|e| crate::device::unread("answers", e))?;
         let mut from = 0;
         for (number, (real, count)) in group.iter().zip(counts) {
             out[*number] = values[from * width..(from + real) * width].to_vec();

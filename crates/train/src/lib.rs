@@ -20,6 +20,8 @@ mod executor;
 mod finetune;
 mod gpu;
 mod inventory;
+#[cfg(any(feature = "cuda", feature = "wgpu", test))]
+mod kernels;
 mod layers;
 mod log;
 pub mod losses;

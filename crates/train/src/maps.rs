@@ -24,7 +24,7 @@ pub fn attention_maps(model: &Model, sequence: &Sequence) -> Result<Vec<Attentio
     for (layer, shares) in found.into_iter().enumerate() {
         let Some(shares) = shares else { continue };
         let shares = shares.mean_dim(1).try_into_vec_as::<f32>();
-        let shares = shares.map_err(|e| Error::new(format!("attention of layer {layer} cannot be read: {e:?}")))?;
+        let shares = shares.map_err(|e| crate::device::unread(&format!("attention of layer {layer}"), e))?;
         maps.push(AttentionMap { layer, shares });
     }
     Ok(maps)

@@ -164,7 +164,7 @@ impl Parameters {
         self.iter()
             .map(|(name, p)| {
                 let values = p.value.clone().without_autodiff().try_into_vec_as::<f32>();
-                let values = values.map_err(|e| Error::new(format!("tensor \"{name}\" cannot be read back: {e:?}")))?;
+                let values = values.map_err(|e| crate::device::unread(&format!("tensor \"{name}\""), e))?;
                 Ok(OwnedTensor::f32(name, &p.shape, &values))
             })
             .collect()

@@ -87,7 +87,7 @@ impl Ranges {
     pub(crate) fn read(&self) -> Result<BTreeMap<String, Range>, Error> {
         let number = |tensor: &Tensor<2>| {
             let values = tensor.clone().try_into_vec_as::<f32>();
-            values.map(|v| v[0]).map_err(|e| Error::new(format!("a range of activations cannot be read back: {e:?}")))
+            values.map(|v| v[0]).map_err(|e| crate::device::unread("a range of activations", e))
         };
         let read = |(name, a): (&String, &Average)| {
             Ok((name.clone(), Range { least: number(&a.least)?, most: number(&a.most)?, updates: a.updates }))

@@ -85,7 +85,7 @@ fn indices<const D: usize>(values: Vec<i32>, shape: [usize; D], device: &Device)
 }
 
 fn unread(e: &dyn std::fmt::Debug) -> Error {
-    Error::new(format!("the device gave no numbers to sort by: {e:?}"))
+    crate::device::unread("numbers to sort by", e)
 }
 
 #[cfg(test)]

@@ -67,5 +67,5 @@ impl BlockClock {
 /// Asks for one number, so that nothing is left to be computed.
 fn wait(x: Tensor<2>) -> Result<(), Error> {
     let corner = x.slice([0..1, 0..1]).try_into_vec_as::<f32>();
-    corner.map(|_| ()).map_err(|e| Error::new(format!("the device gave no result: {e:?}")))
+    corner.map(|_| ()).map_err(|e| crate::device::unread("a result", e))
 }

@@ -109,12 +109,12 @@ impl UpdateClock {
         for _ in 0..count {
             last = Some(self.update()?);
         }
-        let lost = |why: String| Error::new(format!("the device gave no loss: {why}"));
-        let loss = last.map(|loss| loss.try_into_vec_as::<f32>()).transpose().map_err(|e| lost(format!("{e:?}")))?;
+        let loss = last.map(|loss| loss.try_into_vec_as::<f32>()).transpose();
+        let loss = loss.map_err(|e| crate::device::unread("a loss", e))?;
         wait(self.parameters.device())?;
         match loss.is_some_and(|loss| loss.iter().all(|loss| loss.is_finite())) {
             true => Ok(start.elapsed().as_secs_f64()),
-            false => Err(lost("it is not a number".to_string())),
+            false => Err(Error::new("the loss is not a number")),
         }
     }
 

@@ -105,7 +105,7 @@ pub fn accuracy(
         let examples: Vec<Example<'_>> = numbers.iter().map(|number| set.example(*number)).collect();
         let scores = encoder.forward(&parameters, &examples, Mode { dropout: 0.0, seed: 0 })?;
         let found = scores.argmax(1).try_into_vec_as::<i32>();
-        let found = found.map_err(|e| Error::new(format!("the device gave no scores: {e:?}")))?;
+        let found = found.map_err(|e| crate::device::unread("scores", e))?;
         right += found.iter().zip(&examples).filter(|(found, example)| **found == i32::from(example.label)).count();
     }
     Ok(Some(right as f64 / set.len().max(1) as f64))

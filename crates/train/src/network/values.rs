@@ -122,5 +122,5 @@ fn pool(pooling: Pooling, given: impl Iterator<Item = f32>) -> f32 {
 /// The numbers of a tensor, without its gradient.
 pub(super) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Error> {
     let numbers = tensor.inner().try_into_vec_as::<f32>();
-    numbers.map_err(|e| Error::new(format!("the device gave no attention: {e:?}")))
+    numbers.map_err(|e| crate::device::unread("attention", e))
 }

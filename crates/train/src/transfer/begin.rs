@@ -248,7 +248,7 @@ impl Beginning {
 fn leave_out(parameters: &mut Parameters, name: &str, seen: Tensor<2>) -> Result<(), Error> {
     let (value, shape) = (parameters.get(name)?.value.clone().without_autodiff(), parameters.get(name)?.shape.clone());
     let values = (value * seen).try_into_vec_as::<f32>();
-    let values = values.map_err(|e| Error::new(format!("\"{name}\": the device gave no numbers: {e:?}")))?;
+    let values = values.map_err(|e| crate::device::unread(&format!("\"{name}\""), e))?;
     parameters.insert_values(name, values, shape);
     Ok(())
 }
@@ -263,7 +263,7 @@ fn indices(values: Vec<i32>, device: &Device) -> Tensor<1, Int> {
 fn begin_norm(norm: &Norm, sums: &Sums, parameters: &mut Parameters) -> Result<(), Error> {
     let read = |tensor: &Tensor<2>| -> Result<Vec<f64>, Error> {
         let values = tensor.clone().try_into_vec_as::<f32>();
-        let values = values.map_err(|e| Error::new(format!("the device gave no statistics: {e:?}")))?;
+        let values = values.map_err(|e| crate::device::unread("statistics", e))?;
         Ok(values.into_iter().map(|x| f64::from(x) / sums.count.max(1.0)).collect())
     };
     let (x, xx, y, xy) = (read(&sums.x)?, read(&sums.xx)?, read(&sums.y)?, read(&sums.xy)?);

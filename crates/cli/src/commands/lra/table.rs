@@ -144,10 +144,20 @@ fn legend(records: &[Record]) -> String {
     if text.is_empty() { text } else { format!("{}\n\n", text.trim_end()) }
 }
 
+/// Tasks that anything was trained on.
+fn tasks_of(records: &[Record]) -> Vec<Task> {
+    Task::ALL.into_iter().filter(|task| records.iter().any(|record| record.task == *task)).collect()
+}
+
+/// The mean score of a mechanism in percent; `None` if one of the tasks is missing: other tasks are easier or harder.
+fn mean(of: &BTreeMap<&'static str, &Record>, tasks: &[Task]) -> Option<f64> {
+    let scores: Option<Vec<f64>> = tasks.iter().map(|task| Some(100.0 * of.get(task.name())?.score?)).collect();
+    scores.map(|scores| scores.iter().sum::<f64>() / scores.len().max(1) as f64)
+}
+
 fn markdown(records: &[Record]) -> String {
     let all = by_mechanism(records);
-    let tasks: Vec<Task> =
-        Task::ALL.into_iter().filter(|task| records.iter().any(|record| record.task == *task)).collect();
+    let tasks = tasks_of(records);
     let mut columns = vec![("attention", Align::Left)];
     columns.extend(tasks.iter().map(|task| (task.name(), Align::Right)));
     columns.extend([("mean", Align::Right), ("published: ListOps, text, retrieval, image, Pathfinder", Align::Left)]);
@@ -155,11 +165,7 @@ fn markdown(records: &[Record]) -> String {
     for (name, of) in &all {
         let of_task = |task: &Task| of.get(task.name());
         let shown = tasks.iter().map(|task| of_task(task).map_or("–".to_string(), |record| score(record)));
-        let known: Vec<f64> = tasks.iter().filter_map(|task| Some(100.0 * of_task(task)?.score?)).collect();
-        let mean = match known.len() == tasks.len() {
-            true => format!("{:.1}", known.iter().sum::<f64>() / known.len() as f64),
-            false => "–".to_string(),
-        };
+        let mean = mean(of, &tasks).map_or("–".to_string(), |mean| format!("{mean:.1}"));
         let published = PUBLISHED.iter().find(|(published, _)| published == name);
         let published = published.map_or("–".to_string(), |(_, scores)| scores.map(|s| format!("{s:.1}")).join(", "));
         table.row([name.to_string()].into_iter().chain(shown).chain([mean, published]));
@@ -238,13 +244,12 @@ fn picture(records: &[Record], speeds: &[MeasuredSpeed], of: Option<SpeedOf>) ->
     }
 }
 
-/// A dot per mechanism that was trained and whose speed and memory are known; its score is the mean of its tasks.
+/// A dot per mechanism that was trained on all tasks and whose speed and memory are known; its score is the mean.
 fn dots(records: &[Record], measured: &BTreeMap<&str, (f64, u64)>) -> Vec<Dot> {
+    let tasks = tasks_of(records);
     let dot = |(name, of): (&str, BTreeMap<&'static str, &Record>)| {
         let (speed, peak) = *measured.get(name)?;
-        let scores: Vec<f64> = of.values().filter_map(|record| Some(100.0 * record.score?)).collect();
-        let mean = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)?;
-        Some(Dot { name: name.to_string(), speed, score: mean, bytes: peak as f64 })
+        Some(Dot { name: name.to_string(), speed, score: mean(&of, &tasks)?, bytes: peak as f64 })
     };
     by_mechanism(records).into_iter().filter_map(dot).collect()
 }
