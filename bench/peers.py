@@ -279,8 +279,8 @@ def arguments():
     p.add_argument("--json", type=pathlib.Path, help="write every sample here")
     p.add_argument("--markdown", type=pathlib.Path, help="write the tables here too")
     p.add_argument("--accuracy", action="store_true", help="SST-2 accuracy instead of time")
-    p.add_argument("--model", default="../shared/models/minilm-l6-sst2", help="with --accuracy: a BERT classifier's directory")
-    p.add_argument("--data", default="../shared/data/glue/SST-2", help="with --accuracy: directory of dev.tsv and train.tsv")
+    p.add_argument("--model", help="with --accuracy: a BERT classifier's directory")
+    p.add_argument("--data", help="with --accuracy: directory of dev.tsv and train.tsv")
     options = p.parse_args()
     if options.engines == ["all"]:
         options.engines = [n for n in ENGINES if n != OPTIMIZED or options.optimized]
@@ -288,6 +288,8 @@ def arguments():
         p.error(f"no such engine: {', '.join(unknown)}")
     if (OPTIMIZED in options.engines) != (options.optimized is not None):
         p.error(f"--optimized DIR and the engine {OPTIMIZED} go together")
+    if options.accuracy and not (options.model and options.data):
+        p.error("--accuracy needs --model DIR and --data DIR")
     return options
 
 

@@ -3,7 +3,7 @@
 
     python3 tools/make_fixtures.py                 # everything except the real model
     python3 tools/make_fixtures.py --only bert     # directories whose name starts with "bert"
-    python3 tools/make_fixtures.py --minilm ../shared/models/minilm-l6-sst2 --sst2 ../shared/data/glue/SST-2
+    python3 tools/make_fixtures.py --minilm DIR --sst2 DIR
 
 Needs torch, transformers and tokenizers. Each directory is a Hugging Face model directory plus `golden.json`:
 

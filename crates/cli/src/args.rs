@@ -21,7 +21,7 @@ const STYLES: Styles = Styles::styled()
 
 /// Shown when there is nothing to do: short enough to be read.
 pub const WELCOME: &str = "\
-sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays their cost open.
+sparing makes Hugging Face Transformers cheaper at an accuracy you choose, proves it, and runs them fast on the CPU.
 
   sparing optimize MODEL          faster or smaller, at most 0.5% worse: searched, measured, with a report
   sparing run MODEL \"a text\"      classify, embed, fill in, answer, generate: whatever the model is made for
@@ -32,14 +32,14 @@ sparing runs Hugging Face Transformers on the CPU, exactly and fast, and lays th
   sparing serve MODEL             HTTP: the routes of text-embeddings-inference and OpenAI, and a page to try it
   sparing study mca --model …     a published experiment done again, its numbers beside ours
 
-MODEL is a directory in Hugging Face layout or a Hub id such as org/name. Without one, the model that comes with
-the program is used, which tells whether a review is positive:
+MODEL is a directory in Hugging Face layout or a Hub id such as org/name. optimize, run, eval, inspect, bench and serve take
+the model that comes with the program if none is given, which tells whether a review is positive:
 
   sparing run \"a joy from start to end\"
 
 `sparing help COMMAND` explains one command.";
 
-/// Runs Hugging Face Transformers on the CPU, exactly and fast, and lays their cost open
+/// Makes Hugging Face Transformers cheaper at an accuracy you choose, proves it, and runs them fast on the CPU
 #[derive(Debug, Parser)]
 #[command(name = "sparing", version, styles = STYLES, max_term_width = 110)]
 #[command(after_help = "\

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   sparing lra table runs
-  sparing lra table runs --out docs/results/lra.md --picture docs/lra.svg")]
+  sparing lra table runs --out table.md --picture table.svg")]
 pub struct TableArgs {
     /// Directory of the runs
     #[arg(value_name = "DIR")]
