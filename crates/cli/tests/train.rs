@@ -108,20 +108,26 @@ mod with_training {
     fn an_optimised_model_is_fine_tuned_in_rounds() {
         let model = fixture("bert-classify-text");
         let (_table, data) = labelled(&model, 120);
+        let (_other, rows) = labelled(&model, 100);
         let folder = tempfile::tempdir().unwrap();
         let out = |name: &str| folder.path().join(name).display().to_string();
         let run = |name: &str, more: &[&str]| {
             let name = out(name);
             let args = ["optimize", &model, "--data", &data, "--out", &name, "--group", "4", "--json"];
-            let how = ["--recover", "--train", &data, "--rounds", "3", "--epochs", "1", "--update-rows", "16"];
+            let how = ["--recover", "--train", &rows, "--rounds", "3", "--epochs", "1", "--update-rows", "16"];
             sparing(&[&args[..], &how, more].concat())
         };
-        for more in [["--economies", "heads,width"], ["--economies", "heads,width,precision"], ["--focus", "size"]] {
+        for more in [
+            ["--economies", "heads,width"],
+            ["--economies", "heads,width,precision"],
+            ["--focus", "size"],
+            ["--focus", "accuracy"],
+        ] {
             let report = run(&more.join("-"), &[&more[..], &["--max-loss", "20%"]].concat()).json();
             let candidates = report["candidates"].as_array().unwrap();
             let tuned = candidates.iter().filter(|c| c["what"].as_str().unwrap().ends_with("fine-tuned")).count();
             // Where evaluation alone went to the end of the way, there is nothing left to train for.
-            let least = usize::from(more[1] != "size");
+            let least = usize::from(more[0] != "--focus");
             assert!((least..=3).contains(&tuned), "{more:?}: {tuned} of {}", candidates.len());
             // What was measured by a fresh process is what was saved, trained or not, and nothing lies about.
             assert!(report["chosen"].is_u64(), "{more:?}");
@@ -156,6 +162,15 @@ mod with_training {
         let message =
             sparing(&["optimize", &model, "--data", &data, "--train", &data, "--recover", "--lr", "7"]).error(2);
         assert!(message.contains("--lr 7"), "{message}");
+        // What is reported as unseen must not have been learnt.
+        let message = sparing(&["optimize", &model, "--data", &data, "--train", &data, "--recover"]).error(2);
+        assert!(message.contains("training needs others"), "{message}");
+        for wrong in [["--economies", "bits"], ["--economies", "heads,tokens"]] {
+            let focus = if wrong[1] == "bits" { "speed" } else { "size" };
+            let message =
+                sparing(&["optimize", &model, "--data", &data, "--focus", focus, wrong[0], wrong[1]]).error(2);
+            assert!(message.contains("nothing comes of it"), "{message}");
+        }
     }
 
     #[test]

@@ -161,8 +161,7 @@ fn combine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis]) -> Result<Pla
 }
 
 fn good(search: &Search<'_>, tried: &Tried) -> bool {
-    let rows = !search.settings.most_rows || tried.verdict.not_worse > 0.5;
-    rows && tried.verdict.within(search.settings.budget)
+    tried.fair && tried.verdict.within(search.settings.budget)
 }
 
 /// Takes further steps one by one, the most worthwhile first, as long as they are within the budget; for accuracy as long as

@@ -9,6 +9,7 @@ use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
 pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
     let within = |t: &Tried| {
         t.pays
+            && t.fair
             && match focus {
                 Focus::Accuracy => t.verdict.lost <= 0.0,
                 _ => t.within(budget),
@@ -255,6 +256,7 @@ mod tests {
             "divergence": 0.0, "agreement": 1.0, "not_worse": 1.0});
         let tried = |foreseen: f64, pays: bool| Tried {
             trained: false,
+            fair: true,
             recipe: Recipe { precision: Some(Precision::Int8), ..Recipe::default() },
             verdict: serde_json::from_value(verdict.clone()).unwrap(),
             foreseen,
@@ -265,6 +267,9 @@ mod tests {
         };
         assert_eq!(best(&[tried(2.0, true), tried(3.0, false), tried(1.5, true)], Focus::Speed, 0.0), Some(0));
         assert_eq!(best(&[tried(3.0, false)], Focus::Speed, 0.0), None);
+        // Nor what most rows are worse with, where that matters.
+        let unfair = Tried { fair: false, ..tried(3.0, true) };
+        assert_eq!(best(&[unfair, tried(1.5, true)], Focus::Speed, 0.0), Some(1));
     }
 
     #[test]

@@ -35,9 +35,20 @@ pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
         _ => {
             let elements = ordered(search, &state)?;
             (search.tell)(Event::Phase("elements", elements.len()));
-            walk(search, &mut state, elements)
+            walk(search, &mut state, elements)?;
+            stored(search, &state)
         }
     }
+}
+
+/// Tries the bits that blocks have come to with all that is left: removals were tried with those that were known then.
+fn stored(search: &mut Search<'_>, state: &State) -> Result<(), Error> {
+    if state.recipe.bits.is_some()
+        && search.attempt("bits of what stays", &state.recipe)?.within(search.settings.budget)
+    {
+        search.accept();
+    }
+    Ok(())
 }
 
 /// Where the search stands.
@@ -163,8 +174,7 @@ fn look(search: &mut Search<'_>, state: &mut State, element: &Element) -> Result
             state.recipe.set_bits(part, Some(layer), bits(loss / own));
         }
     }
-    let rows = !settings.most_rows || tried.verdict.not_worse > 0.5;
-    if loss < prune && rows {
+    if loss < prune && tried.fair {
         search.accept();
         state.least = state.least.min(loss);
         state.recipe = recipe;

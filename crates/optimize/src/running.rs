@@ -44,15 +44,16 @@ impl Running {
         }
     }
 
-    /// The recipe without it; `None` where it is not there.
-    pub fn without(self, recipe: &Recipe) -> Option<Recipe> {
+    /// The recipe without it; `None` where it is not there. `came`: whether the model came with such economies, which a recipe
+    /// that says nothing of attention leaves as they are.
+    pub fn without(self, recipe: &Recipe, came: bool) -> Option<Recipe> {
         let mut attention = recipe.attention.clone()?;
         let was_there = match self {
             Running::Tokens => attention.tokens.take().is_some(),
             Running::Keys => attention.keys.take().is_some(),
             Running::Values => attention.mca.take().is_some(),
         };
-        let attention = Some(attention).filter(|attention| !attention.is_exact());
+        let attention = Some(attention).filter(|attention| came || !attention.is_exact());
         was_there.then(|| Recipe { attention, ..recipe.clone() })
     }
 }

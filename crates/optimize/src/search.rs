@@ -65,6 +65,16 @@ impl Economy {
         Economy::Bits,
     ];
 
+    /// Whether it can save anything that matters with this focus, and is one that the strategy looks for.
+    pub fn suits(self, focus: Focus, strategy: Strategy) -> bool {
+        match self {
+            Economy::Blocks | Economy::Heads | Economy::Width => true,
+            Economy::Tokens | Economy::Keys | Economy::Values => focus == Focus::Speed && strategy == Strategy::Cost,
+            Economy::Precision => focus == Focus::Speed,
+            Economy::Bits => focus == Focus::Size,
+        }
+    }
+
     /// Whether it is chosen text by text while the model runs.
     pub fn is_running(self) -> bool {
         matches!(self, Economy::Tokens | Economy::Keys | Economy::Values)
@@ -111,6 +121,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether enough rows do not get worse, if that matters.
+    pub fn is_fair(&self, verdict: &Verdict) -> bool {
+        !self.most_rows || verdict.not_worse > 0.5
+    }
+
     /// Whether an economy is on the menu.
     pub fn may(&self, economy: Economy) -> bool {
         self.menu.contains(&economy)
@@ -134,6 +149,8 @@ pub struct Tried {
     pub accepted: bool,
     /// Whether all it economises saves time, as far as the clock was asked.
     pub pays: bool,
+    /// Whether enough rows do not get worse, if that matters.
+    pub fair: bool,
     /// Whether it was fine-tuned before it was judged.
     pub trained: bool,
 }
@@ -177,6 +194,8 @@ pub struct Search<'a> {
     pub journal: Journal,
     /// Everything that was tried.
     pub tried: Vec<Tried>,
+    /// How many of them were there to see what a part is worth.
+    pub looks: usize,
     /// What the user should know of it.
     pub notes: Vec<String>,
     /// Told what happens.
@@ -217,12 +236,15 @@ impl Search<'_> {
         if focus != Focus::Speed {
             return Ok(());
         }
+        let came = self.shop.model.plan.attention.is_some();
         let mut settled: Vec<(Running, String)> = Vec::new();
         while let Some(best) = outcome::best(&self.tried, focus, budget) {
             let recipe = self.tried[best].recipe.clone();
             let unsettled = |of: &Running| !settled.iter().any(|(done, key)| done == of && *key == recipe.key());
             let asked = Running::ALL.into_iter().filter(unsettled);
-            let Some((of, without)) = asked.filter_map(|of| Some((of, of.without(&recipe)?))).next() else { break };
+            let Some((of, without)) = asked.filter_map(|of| Some((of, of.without(&recipe, came)?))).next() else {
+                break;
+            };
             let ratio = self.race(&without, &recipe)?;
             settled.push((of, recipe.key()));
             if ratio >= 1.0 {
@@ -252,9 +274,9 @@ impl Search<'_> {
         Ok(self.watch.race(&engine(first)?, &engine(second)?, ROUNDS)?.ratio)
     }
 
-    /// Number of trials that are left.
+    /// Number of trials that are left; seeing what each part is worth is none.
     pub(crate) fn trials_left(&self) -> usize {
-        self.settings.trials.saturating_sub(self.tried.len())
+        self.settings.trials.saturating_sub(self.tried.len() - self.looks)
     }
 
     /// Share of the layers' time that is saved by what a candidate chooses while it runs.
@@ -273,7 +295,10 @@ impl Search<'_> {
 
     /// Looks at what a part is worth: by fewer rows than [`Search::attempt`] where there are many, and then it is no candidate.
     pub(crate) fn look(&mut self, what: &str, recipe: &Recipe) -> Result<Tried, Error> {
-        let Some(glance) = self.glance.filter(|_| self.tune.is_none()) else { return self.attempt(what, recipe) };
+        let Some(glance) = self.glance.filter(|_| self.tune.is_none()) else {
+            self.looks += 1;
+            return self.attempt(what, recipe);
+        };
         let tried = self.judged(recipe, glance)?;
         (self.tell)(Event::Look(what));
         Ok(tried)
@@ -282,7 +307,11 @@ impl Search<'_> {
     /// By how much the loss changes with a recipe that is only there to be asked about: neither a candidate nor a trial.
     pub(crate) fn probe(&mut self, what: &str, recipe: &Recipe) -> Result<f64, Error> {
         let judge = self.glance.unwrap_or(self.judge);
-        let tried = self.judged(recipe, judge)?;
+        // A slope is that of the model as it is: training would take it away.
+        let tune = self.tune.take();
+        let tried = self.judged(recipe, judge);
+        self.tune = tune;
+        let tried = tried?;
         (self.tell)(Event::Look(what));
         Ok(tried.verdict.loss - judge.own().loss)
     }
@@ -310,6 +339,7 @@ impl Search<'_> {
             bytes,
             accepted: false,
             pays: true,
+            fair: self.settings.is_fair(&verdict),
             trained: self.tune.is_some(),
         };
         tried.foreseen = self.costs.ratio(recipe, &self.shop.anatomy, self.chosen(&tried));

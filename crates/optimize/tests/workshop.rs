@@ -130,11 +130,14 @@ fn one_economy_less_is_the_same_without_it() {
         precision: Some(Precision::Int8),
         ..Recipe::default()
     };
-    let without = Running::Tokens.without(&recipe).unwrap();
+    let without = Running::Tokens.without(&recipe, false).unwrap();
     assert_eq!(without.attention, Some("graded:0.4".parse().unwrap()));
     assert_eq!(without.precision, recipe.precision);
-    assert!(Running::Tokens.without(&without).is_none() && Running::Keys.without(&recipe).is_none());
-    assert_eq!(Running::Values.without(&without).unwrap(), Recipe { attention: None, ..recipe });
+    assert!(Running::Tokens.without(&without, false).is_none() && Running::Keys.without(&recipe, false).is_none());
+    assert_eq!(Running::Values.without(&without, false).unwrap(), Recipe { attention: None, ..recipe.clone() });
+    // Where the model came with some, exact has to be said.
+    let said = Running::Values.without(&without, true).unwrap();
+    assert!(said.attention.is_some_and(|attention| attention.is_exact()));
 }
 
 #[test]

@@ -222,7 +222,10 @@ impl Objective for Distilling<'_> {
         let chosen: Vec<&Example> = examples.iter().collect();
         let batch = pad(self.student, &chosen, parameters.device());
         let capture = Capture { hidden: t.hidden > 0.0, attention: t.attention > 0.0 || t.attention_divergence > 0.0 };
-        let mode = Mode { capture, bf16: pass.bf16, ..Mode::default() };
+        // Layers may be guided by what is inside the teacher without being compared with it.
+        let guides = self.guided.is_some_and(|updates| updates > 0);
+        let taught = Capture { hidden: capture.hidden || guides, ..capture };
+        let mode = Mode { capture: taught, bf16: pass.bf16, ..Mode::default() };
         let mut own = pass.mode(capture);
         own.statistics = match self.norm_warmup {
             None => Statistics::Fixed,

@@ -144,6 +144,13 @@ impl Transfer<'_> {
             let head = architecture.layers.len() + 1;
             for entry in inventory(architecture).into_iter().filter(|entry| entry.depth < head) {
                 let tensor = student.weights.tensor(&entry.name)?;
+                let wanted = &parameters.get(&entry.name)?.shape;
+                if tensor.shape != *wanted {
+                    return Err(Error::new(format!(
+                        "tensor \"{}\" is {:?} in the student and {wanted:?} in the teacher: they must be alike",
+                        entry.name, tensor.shape
+                    )));
+                }
                 let mut values = vec![0.0; tensor.len()];
                 tensor.read(0, &mut values);
                 parameters.insert_values(&entry.name, values, tensor.shape.to_vec());

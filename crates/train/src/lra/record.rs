@@ -58,7 +58,13 @@ pub const RECORD: &str = "record.json";
 impl Record {
     /// Of a training that has only begun, or goes on from what the directory holds.
     pub(super) fn begun(job: &Job, parameters: usize, device: &str, directory: &Path) -> Record {
-        let earlier = Record::read(directory).ok().flatten().filter(|record| record.kind == job.kind);
+        let t = &job.training;
+        let same = |record: &Record| {
+            (record.planned, record.batch, record.length) == (t.steps, t.batch, t.length) && record.kind == job.kind
+        };
+        let earlier = Record::read(directory).ok().flatten().filter(same);
+        // What was the best so far still is.
+        let (dev, best_step) = earlier.as_ref().map_or((None, 0), |record| (record.dev, record.best_step));
         Record {
             task: job.task,
             configuration: job.configuration.clone(),
@@ -71,8 +77,8 @@ impl Record {
             length: job.training.length,
             score: None,
             tested: 0,
-            dev: None,
-            best_step: 0,
+            dev,
+            best_step,
             late_loss: None,
             steps_per_second: earlier.map_or(0.0, |record| record.steps_per_second),
             peak_bytes: 0,

@@ -73,8 +73,8 @@ struct Row {
     milliseconds: f64,
     alone_milliseconds: f64,
     /// Full attention's time to this one's: of the block, and of attention alone.
-    faster: f64,
-    alone_faster: f64,
+    faster: Option<f64>,
+    alone_faster: Option<f64>,
     /// The same by CPU time; none where a GPU computes.
     cpu_faster: Option<f64>,
     alone_cpu_faster: Option<f64>,
@@ -166,11 +166,12 @@ fn at_length(
     }
     let dense = (4 * args.batch * args.heads * length * length) as f64;
     let on_cpu = args.device == "cpu";
-    let Some(full) = times.first() else { return Ok(vec![]) };
+    // It may have failed: then there is nothing to compare with.
+    let full = blocks.iter().position(|(name, ..)| *name == "full").map(|at| &times[at]);
     let row = |((name, _, operations), own): (&(&String, BlockClock, u64), &[Times; 2])| {
         let peak_bytes = peak_of(args, name, length).unwrap_or(0);
-        let wall = |which: usize| Times::ratio(&full[which].wall, &own[which].wall);
-        let cpu = |which: usize| on_cpu.then(|| Times::ratio(&full[which].cpu, &own[which].cpu));
+        let wall = |which: usize| full.map(|full| Times::ratio(&full[which].wall, &own[which].wall));
+        let cpu = |which: usize| full.filter(|_| on_cpu).map(|full| Times::ratio(&full[which].cpu, &own[which].cpu));
         Row {
             attention: name.to_string(),
             length,
@@ -190,7 +191,7 @@ fn at_length(
 
 /// Asks a process of its own.
 fn peak_of(args: &BenchArgs, name: &str, length: usize) -> Option<u64> {
-    let path = args.attention.iter().find(|given| given.ends_with(".json") && given.contains(name));
+    let path = args.attention.iter().find(|given| given.ends_with(".json") && super::stem(given) == name);
     let numbers = [("--length", length), ("--batch", args.batch), ("--width", args.width), ("--heads", args.heads)];
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.args(["lra", "bench", "--peak", "--device", &args.device, "--attention", path.map_or(name, |p| p)]);
@@ -227,11 +228,12 @@ fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
             for row in rows {
                 let number = |x: f64| format!("{x:.4}");
                 let maybe = |x: Option<f64>| x.map(number).unwrap_or_default();
-                let times = [row.milliseconds, row.alone_milliseconds, row.faster, row.alone_faster].map(number);
+                let times = [row.milliseconds, row.alone_milliseconds].map(number);
+                let ratios = [maybe(row.faster), maybe(row.alone_faster)];
                 let rest = [maybe(row.cpu_faster), maybe(row.alone_cpu_faster), row.peak_bytes.to_string()];
                 let last = [number(row.of_dense), row.operations.to_string()];
                 let first = [row.attention.clone(), row.length.to_string()];
-                out.line(&csv_line(first.into_iter().chain(times).chain(rest).chain(last)))?;
+                out.line(&csv_line(first.into_iter().chain(times).chain(ratios).chain(rest).chain(last)))?;
             }
         }
         Format::Table | Format::Md => {
@@ -253,10 +255,10 @@ fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
                     row.attention.clone(),
                     row.length.to_string(),
                     seconds(row.milliseconds / 1e3),
-                    shown(Some(row.faster)),
+                    shown(row.faster),
                     shown(row.cpu_faster),
                     seconds(row.alone_milliseconds / 1e3),
-                    shown(Some(row.alone_faster)),
+                    shown(row.alone_faster),
                     shown(row.alone_cpu_faster),
                     bytes(row.peak_bytes as f64),
                     format!("{:.3}", row.of_dense),

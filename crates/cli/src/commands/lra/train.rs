@@ -189,7 +189,8 @@ fn directory(out: &Path, job: &Job) -> PathBuf {
 fn finished(directory: &Path, job: &Job) -> Option<Record> {
     let record = Record::read(directory).ok()??;
     let wanted = job.stop_at.unwrap_or(job.training.steps).min(job.training.steps);
-    let same = record.planned == job.training.steps && record.kind == job.kind;
+    let t = &job.training;
+    let same = (record.planned, record.batch, record.length) == (t.steps, t.batch, t.length) && record.kind == job.kind;
     (same && record.score.is_some() && record.steps >= wanted).then_some(record)
 }
 

@@ -87,7 +87,7 @@ pub struct OptimizeArgs {
     #[arg(long)]
     most_rows: bool,
 
-    /// Try at most this many candidates
+    /// Try at most this many candidates; seeing what each part is worth comes before and does not count
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = positive)]
     trials: usize,
 
@@ -176,8 +176,18 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     if args.measure {
         return saved::measure(args, &model, &data);
     }
+    args.check_menu()?;
     #[cfg(feature = "train")]
     let rows = args.tutor.recover.then(|| args.data.train(&args.tutor, args.seed)).transpose()?;
+    #[cfg(feature = "train")]
+    if let Some(rows) = rows.as_ref().filter(|rows| [&data.search.source, &data.unseen.source].contains(&&rows.source))
+    {
+        let why = "these rows are searched or reported with; training needs others";
+        return Err(Failure::Usage(format!("--train {}: {why}", rows.source)));
+    }
+    // Nobody wants to hear of it after the search.
+    let head = &model.architecture.head;
+    data.unseen.gold(head.kind, &head.labels, &mut vec![])?;
     for note in &data.search.notes {
         console::note(note);
     }
@@ -201,13 +211,16 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
 }
 
 impl OptimizeArgs {
-    fn settings(&self, model: &Model) -> Settings {
-        let focus = match self.focus {
+    fn focus(&self) -> Focus {
+        match self.focus {
             FocusArg::Speed => Focus::Speed,
             FocusArg::Size => Focus::Size,
             FocusArg::Accuracy => Focus::Accuracy,
-        };
-        let strategy = match self.strategy {
+        }
+    }
+
+    fn strategy(&self) -> Strategy {
+        match self.strategy {
             StrategyArg::Cost => Strategy::Cost,
             StrategyArg::Paper => Strategy::Paper,
             StrategyArg::TopLayers => Strategy::TopLayers,
@@ -215,8 +228,26 @@ impl OptimizeArgs {
             StrategyArg::Random => Strategy::Random,
             StrategyArg::Flat => Strategy::Flat,
             StrategyArg::Adaptive => Strategy::Adaptive,
-        };
-        let menu = if self.economies.is_empty() { Economy::ALL.to_vec() } else { self.economies.clone() };
+        }
+    }
+
+    /// Refuses economies that nothing would come of.
+    fn check_menu(&self) -> Result<(), Failure> {
+        let (focus, strategy) = (self.focus(), self.strategy());
+        let idle: Vec<&str> = self.economies.iter().filter(|e| !e.suits(focus, strategy)).map(|e| e.name()).collect();
+        match idle.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Usage(format!(
+                "--economies {}: nothing comes of it with this focus and strategy; bits are for --focus size, precision for speed, tokens, keys and values for speed with --strategy cost",
+                idle.join(",")
+            ))),
+        }
+    }
+
+    fn settings(&self, model: &Model) -> Settings {
+        let (focus, strategy) = (self.focus(), self.strategy());
+        let asked = if self.economies.is_empty() { Economy::ALL.to_vec() } else { self.economies.clone() };
+        let menu = asked.into_iter().filter(|economy| economy.suits(focus, strategy)).collect();
         // Few and short layers have few neurons to group.
         let width = model.architecture.layers.iter().flat_map(|l| &l.ffns).map(|f| f.up.outputs).max().unwrap_or(1);
         Settings {
@@ -264,7 +295,8 @@ fn free(args: &OptimizeArgs) -> Result<(), Failure> {
     if args.out.file_name().is_none() {
         return Err(Failure::Usage(format!("--out {}: give a directory's name", args.out.display())));
     }
-    files::free(&args.out, args.overwrite)
+    // One that was stopped while its result was being measured goes on.
+    files::free(&args.out, args.overwrite || (args.resume && args.journal().exists()))
 }
 
 /// `0.5%` or `0.005`.

@@ -2,6 +2,7 @@
 
 use super::OptimizeArgs;
 use super::data::Data;
+use super::tutor::TutorArgs;
 use crate::commands::calibrate::collect;
 use crate::console::Paint;
 use crate::failure::Failure;
@@ -122,6 +123,7 @@ impl<'a> Work<'a> {
             settings,
             journal,
             tried: Vec::new(),
+            looks: 0,
             notes: Vec::new(),
             tell,
             stop,
@@ -183,9 +185,12 @@ impl<'a> Work<'a> {
 /// What the journal is about: what changes the trials' results.
 fn about(args: &OptimizeArgs, settings: &Settings) -> String {
     let settings = serde_json::to_string(settings).unwrap_or_default();
-    let rows = (args.data.task.map(|t| t.name()), &args.data.data, args.data.max_tokens);
-    let analysis = (args.tutor.analysis, args.tutor.analysis_rows);
-    format!("{} {:?} {rows:?} {analysis:?} {settings}", args.model.name(), args.precision)
+    // More rounds may be asked for, and another device.
+    let TutorArgs { recover, analysis, analysis_rows, train, train_rows, average, epochs, .. } = &args.tutor;
+    let TutorArgs { update_rows, lr, hard, hidden, .. } = &args.tutor;
+    let first = (recover, analysis, analysis_rows, train, train_rows, average);
+    let training = (first, epochs, update_rows, lr, hard, hidden);
+    format!("{} {:?} {:?} {training:?} {settings}", args.model.name(), args.precision, args.data)
 }
 
 /// Looks at what maps read, and works out what can be spared.

@@ -121,8 +121,13 @@ impl Tutor<'_> {
         };
 
         let shape = self.directory.join(format!("{name}-before"));
+        let earlier = shape.exists().then(|| Model::load(&shape));
         student.save(&shape)?;
         let student = Model::load(&shape)?;
+        let same = |found: Model| found.architecture == student.architecture && found.plan == student.plan;
+        if earlier.is_some_and(|found| !found.is_ok_and(same)) {
+            self.forget(name)?;
+        }
         let regresses = student.architecture.head.kind == HeadKind::Regress;
         let soft = 1.0 - self.args.hard;
         let teaching = Teaching {
@@ -183,6 +188,17 @@ impl Tutor<'_> {
         };
         trained.plan.precision = student.plan.precision;
         Ok(Some(trained))
+    }
+
+    /// Deletes trainings of this name: they began with something else.
+    fn forget(&self, name: &str) -> Result<(), Failure> {
+        for name in [name.to_string(), format!("{name}.work"), format!("{name}-mean")] {
+            let path = self.directory.join(name);
+            if path.exists() {
+                std::fs::remove_dir_all(&path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+            }
+        }
+        Ok(())
     }
 
     /// Trains a candidate that nobody keeps.

@@ -31,9 +31,9 @@ const DOWN: u32 = 4;
 /// Cubes along the first axis, where WebGPU allows 65,535.
 const WIDE: u32 = 32_768;
 
-/// A tensor's buffer in the order of its elements, if it lies on a GPU.
+/// A tensor's buffer in the order of its elements, if it lies on a GPU and kernels can count that far.
 fn buffer<const D: usize>(tensor: Tensor<D>) -> Option<CubeTensor> {
-    if crate::ops::on_host(&tensor.device()) {
+    if crate::ops::on_host(&tensor.device()) || tensor.shape().num_elements() > u32::MAX as usize {
         return None;
     }
     Some(into_contiguous(tensor.try_into_primitive::<Cube>().ok()?))
