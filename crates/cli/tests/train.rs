@@ -127,8 +127,10 @@ mod with_training {
             let candidates = report["candidates"].as_array().unwrap();
             let tuned = candidates.iter().filter(|c| c["what"].as_str().unwrap().ends_with("fine-tuned")).count();
             // Where evaluation alone went to the end of the way, there is nothing left to train for.
-            let least = usize::from(more[0] != "--focus");
+            let least = usize::from(more[1] != "size");
             assert!((least..=3).contains(&tuned), "{more:?}: {tuned} of {}", candidates.len());
+            let notes = report["notes"].to_string();
+            assert!(!notes.contains("ended early"), "{more:?}: {notes}");
             // What was measured by a fresh process is what was saved, trained or not, and nothing lies about.
             assert!(report["chosen"].is_u64(), "{more:?}");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -1,11 +1,11 @@
 //! Models of one shape as one: the weighted mean of their numbers. Fine-tunings from the same start often lie in one
 //! valley, and its middle is flatter than its sides (Wortsman et al. 2022, <https://arxiv.org/abs/2203.05482>).
 
-use sparing_model::{Error, Model, OwnedTensor, write_directory};
+use sparing_model::{Error, Model, OwnedTensor, Plan, write_directory};
 use std::path::Path;
 
-/// Writes the weighted mean of these models to `directory`, with the first one's other files. Weights are scaled to add
-/// up to one. All must have the same tensors of the same shapes.
+/// Writes the weighted mean of these models to `directory`, with the first one's other files and its plan. Weights are scaled
+/// to add up to one, and become floats. All must have the same tensors of the same shapes, of the same heads.
 pub fn average(models: &[(&Model, f64)], directory: &Path) -> Result<(), Error> {
     let Some(((first, _), others)) = models.split_first() else {
         return Err(Error::new("there are no models to average"));
@@ -17,6 +17,9 @@ pub fn average(models: &[(&Model, f64)], directory: &Path) -> Result<(), Error> 
     for (number, (model, _)) in others.iter().enumerate() {
         if let Some(name) = difference(first, model) {
             return Err(Error::new(format!("model {} and the first differ in tensor \"{name}\"", number + 2)));
+        }
+        if model.plan.elements != first.plan.elements {
+            return Err(Error::new(format!("model {} and the first have other parts left", number + 2)));
         }
     }
     let mut tensors = Vec::new();
@@ -31,7 +34,12 @@ pub fn average(models: &[(&Model, f64)], directory: &Path) -> Result<(), Error> 
         }
         tensors.push(OwnedTensor::f32(name, &shape, &sum));
     }
-    let files = first.companions()?;
+    let mut files = first.companions()?;
+    let plan = Plan { quantization: None, ..first.plan.clone() };
+    if plan != Plan::default() {
+        let text = serde_json::to_vec_pretty(&plan).map_err(|e| Error::new(format!("sparing.json: {e}")))?;
+        files.push(("sparing.json".to_string(), text));
+    }
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
     write_directory(directory, &files, &tensors)
 }
