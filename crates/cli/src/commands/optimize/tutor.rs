@@ -41,7 +41,7 @@ pub struct TutorArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = positive, requires = "recover")]
     pub rounds: usize,
 
-    /// Train every candidate so many times and take the mean of the weights, which is mostly better than each [default: 3 with
+    /// Train every candidate so many times and take the mean of the weights, which is often better than each [default: 3 with
     /// --focus accuracy, else 1]. Candidates with numbers of few bits are trained once
     #[arg(long, value_name = "N", value_parser = positive, requires = "recover")]
     pub average: Option<usize>,
