@@ -64,7 +64,7 @@ job() { # attention, tasks: where they do not get through together, each by itse
     done
 }
 
-# Lines of GiB, attention, tasks; the largest first. Kernels are compiled by every process anew, so that tasks share one.
+# Lines of GiB, attention, tasks; the largest first. Tasks share a process: its kernels are compiled once.
 queue=()
 others=() longest=()
 for task in $tasks; do [ "$task" = text ] && longest+=("$task") || others+=("$task"); done

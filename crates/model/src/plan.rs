@@ -82,6 +82,18 @@ pub struct LayerBits {
     pub ffn: Option<u32>,
 }
 
+impl Plan {
+    /// The contents of `sparing.json`; `None` where nothing is economised, and there is none.
+    pub fn to_file(&self) -> Result<Option<Vec<u8>>, Error> {
+        if *self == Plan::default() {
+            return Ok(None);
+        }
+        let mut text = serde_json::to_vec_pretty(self).map_err(|e| Error::new(format!("sparing.json: {e}")))?;
+        text.push(b'\n');
+        Ok(Some(text))
+    }
+}
+
 impl Bits {
     /// The same for all parts.
     pub fn all(bits: u32) -> Bits {

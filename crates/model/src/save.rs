@@ -72,11 +72,8 @@ impl Model {
             // Of a model before it was pruned, it says nothing of this one.
             out.copy(source, crate::CALIBRATION_FILE)?;
         }
-        if self.plan != Default::default() {
-            let mut text =
-                serde_json::to_vec_pretty(&self.plan).map_err(|e| Error::new(format!("sparing.json: {e}")))?;
-            text.push(b'\n');
-            out.write("sparing.json", &text)?;
+        if let Some(plan) = self.plan.to_file()? {
+            out.write("sparing.json", &plan)?;
         }
         out.finish()
     }

@@ -35,11 +35,8 @@ pub fn average(models: &[(&Model, f64)], directory: &Path) -> Result<(), Error> 
         tensors.push(OwnedTensor::f32(name, &shape, &sum));
     }
     let mut files = first.companions()?;
-    let plan = Plan { quantization: None, ..first.plan.clone() };
-    if plan != Plan::default() {
-        let text = serde_json::to_vec_pretty(&plan).map_err(|e| Error::new(format!("sparing.json: {e}")))?;
-        files.push(("sparing.json".to_string(), text));
-    }
+    let plan = Plan { quantization: None, ..first.plan.clone() }.to_file()?;
+    files.extend(plan.map(|plan| ("sparing.json".to_string(), plan)));
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
     write_directory(directory, &files, &tensors)
 }

@@ -35,6 +35,13 @@ impl Rounding {
     pub fn new(bits: u32) -> Rounding {
         Rounding { bits: Bits::all(bits), layers: BTreeMap::new(), activation_bits: Some(8), decay: None }
     }
+
+    /// All numbers of bits that weights have.
+    pub fn weight_bits(&self) -> impl Iterator<Item = u32> {
+        let Bits { embeddings, attention, ffn, head } = self.bits;
+        let layers = self.layers.values().flat_map(|layer| [layer.attention, layer.ffn]);
+        [embeddings, attention, ffn, head].into_iter().chain(layers).flatten()
+    }
 }
 
 /// Rounds what the engine will round: the weights of all parts that have bits, and the inputs of the maps that int8 runs
@@ -54,10 +61,8 @@ pub struct FakeQuantization {
 impl FakeQuantization {
     /// For the maps of an architecture; ranges are kept on the device.
     pub fn new(rounding: &Rounding, architecture: &Architecture, device: &Device) -> Result<FakeQuantization, Error> {
-        let Bits { embeddings, attention, ffn, head } = rounding.bits;
-        let parts = [embeddings, attention, ffn, head, rounding.activation_bits];
-        let layers = rounding.layers.values().flat_map(|layer| [layer.attention, layer.ffn]);
-        if let Some(bits) = parts.into_iter().chain(layers).flatten().find(|bits| !(2..=8).contains(bits)) {
+        if let Some(bits) = rounding.weight_bits().chain(rounding.activation_bits).find(|bits| !(2..=8).contains(bits))
+        {
             return Err(Error::new(format!("{bits} bits cannot be trained for; from 2 to 8 can")));
         }
         let decay = rounding.decay.unwrap_or(0.0);

@@ -197,12 +197,7 @@ impl Session<'_> {
         plan.attention = (!self.economy.plan.is_exact()).then(|| self.economy.plan.clone());
         plan.elements = self.prepared.elements.clone();
         plan.functions = self.prepared.functions.clone();
-        if plan == Plan::default() {
-            return Ok(None);
-        }
-        let mut text = serde_json::to_vec_pretty(&plan).map_err(|e| Error::new(format!("{PLAN}: {e}")))?;
-        text.push(b'\n');
-        Ok(Some(text))
+        plan.to_file()
     }
 
     /// Scores a directory with the engine: the artefact itself. `None` if it was asked to stop.

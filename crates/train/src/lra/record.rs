@@ -58,11 +58,7 @@ pub const RECORD: &str = "record.json";
 impl Record {
     /// Of a training that has only begun, or goes on from what the directory holds.
     pub(super) fn begun(job: &Job, parameters: usize, device: &str, directory: &Path) -> Record {
-        let t = &job.training;
-        let same = |record: &Record| {
-            (record.planned, record.batch, record.length) == (t.steps, t.batch, t.length) && record.kind == job.kind
-        };
-        let earlier = Record::read(directory).ok().flatten().filter(same);
+        let earlier = Record::read(directory).ok().flatten().filter(|record| record.is_of(job));
         // What was the best so far still is.
         let (dev, best_step) = earlier.as_ref().map_or((None, 0), |record| (record.dev, record.best_step));
         Record {
@@ -85,6 +81,12 @@ impl Record {
             parameters,
             device: device.to_string(),
         }
+    }
+
+    /// Whether it is of this training, as far as a record says.
+    pub fn is_of(&self, job: &Job) -> bool {
+        let t = &job.training;
+        (self.planned, self.batch, self.length) == (t.steps, t.batch, t.length) && self.kind == job.kind
     }
 
     /// Takes what was measured; a speed that is not known leaves the earlier one.

@@ -189,9 +189,7 @@ fn directory(out: &Path, job: &Job) -> PathBuf {
 fn finished(directory: &Path, job: &Job) -> Option<Record> {
     let record = Record::read(directory).ok()??;
     let wanted = job.stop_at.unwrap_or(job.training.steps).min(job.training.steps);
-    let t = &job.training;
-    let same = (record.planned, record.batch, record.length) == (t.steps, t.batch, t.length) && record.kind == job.kind;
-    (same && record.score.is_some() && record.steps >= wanted).then_some(record)
+    (record.is_of(job) && record.score.is_some() && record.steps >= wanted).then_some(record)
 }
 
 fn read(args: &TrainArgs, task: Task) -> Result<Data, Error> {

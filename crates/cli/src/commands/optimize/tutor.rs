@@ -220,12 +220,9 @@ fn rounding(student: &Model, stored: &Recipe) -> Option<sparing_train::Rounding>
     use sparing_model::{Bits, Precision};
     use sparing_train::Rounding;
     let int8 = student.plan.precision == Some(Precision::Int8);
-    let bits = stored.bits.unwrap_or(Bits::all(8));
-    let layers = stored.layer_bits.clone();
-    let parts = [bits.embeddings, bits.attention, bits.ffn, bits.head].into_iter();
-    let few =
-        parts.chain(layers.values().flat_map(|layer| [layer.attention, layer.ffn])).flatten().any(|bits| bits < 8);
-    (few || int8).then(|| Rounding { bits, layers, activation_bits: int8.then_some(8), decay: None })
+    let (bits, layers) = (stored.bits.unwrap_or(Bits::all(8)), stored.layer_bits.clone());
+    let rounding = Rounding { bits, layers, activation_bits: int8.then_some(8), decay: None };
+    (int8 || rounding.weight_bits().any(|bits| bits < 8)).then_some(rounding)
 }
 
 /// Where candidates answer while they are searched for: on the device that trains, if that is not the one that the engine runs on.
