@@ -10,29 +10,30 @@
 # "student": scores, "curve": [{"step", "metrics"}, …], "failed": why}. They are written anew every few seconds, so whatever stops the script leaves
 # every curve as far as it had come. Run again, it skips what is finished and goes on with the rest from their checkpoints.
 #
-#   SIZE=tiny|small|paper  a check on a CPU | 6 to 8 minutes of a GPU | the paper's epochs
-#   TASKS, KINDS, SEEDS    which: "cola mrpc rte sst2 stsb imdb", "ma shared linear alone", "0"
+#   SIZE=tiny|small|paper  a check on a CPU | half an hour of a GPU | the paper's epochs
+#   TASKS, KINDS, SEEDS    which: "cola mrpc rte sst2 stsb imdb", "ma shared linear alone", "0"; seeds after the first are for the first kind alone
 #   PARALLEL               trainings at the same time (1)
 #   LIMIT                  seconds after which everything is asked to save and stop (none)
 #   TEACHERS               a folder with a fine-tuned model TASK for some tasks, which then need no training
-#   CORPUS, GENERAL        plain text, documents divided by blank lines, and updates of transfer on it before the tasks (none). Without
+#   CORPUS, GENERAL        plain text, documents divided by blank lines, and updates of transfer from BASE on it before the tasks (none). Without
 #                          it there is no kind alone: what has learned nothing from a teacher before cannot learn from labels
+#   LAYERS                 the models of TEACHERS are distilled to so many layers first, and these teach (DistilBERT's stand-in); no plain text
 #   WORK                   where models go (OUT/work)
 set -uo pipefail
 base=$1 glue=$2 out=$3 device=${4:-cuda}
 sparing=${SPARING:-target/release/sparing}
 size=${SIZE:-small} begin=""
 case $size in
-tiny) defaults="rte" updates="--steps 6 --eval-every 3" begin="--begin-texts 16 --begin-steps 5" teacher_updates="--steps 6 --eval-every 3" cut="--limit 64" ;;
-small) defaults="cola mrpc rte sst2 stsb imdb" updates="--steps 2000 --eval-every 200" teacher_updates="--steps 800 --eval-every 200" cut="" ;;
+tiny) defaults="rte" updates="--batch 16 --steps 6 --eval-every 3" begin="--begin-texts 16 --begin-steps 5" teacher_updates="--steps 6 --eval-every 3" cut="--limit 64" ;;
+small) defaults="cola mrpc rte sst2 stsb imdb" updates="--batch 32 --steps 2000 --eval-every 250" teacher_updates="--steps 1500 --eval-every 250" cut="" ;;
 paper) defaults="cola mrpc rte sst2 stsb imdb" updates="" teacher_updates="--epochs 5" cut="" ;;
 *) echo "SIZE=$size: tiny, small or paper" >&2 && exit 2 ;;
 esac
 tasks=${TASKS:-$defaults} kinds=${KINDS:-ma shared linear alone} seeds=${SEEDS:-0}
-parallel=${PARALLEL:-1} limit=${LIMIT:-0} general=${GENERAL:-0}
+parallel=${PARALLEL:-1} limit=${LIMIT:-0} general=${GENERAL:-0} layers=${LAYERS:-0}
+if [ "$layers" -gt 0 ]; then general=0; fi
 work=${WORK:-$out/work} results=$out/results
 if [ "$general" -eq 0 ]; then kinds=${kinds//alone/}; fi
-bf16="" && [ "$device" = cpu ] || bf16="--bf16"
 mkdir -p "$work" "$results"
 
 # IMDB is scored often: by every twelfth review, but in the paper's size.
@@ -46,30 +47,31 @@ data() {
     *) echo "--task $1 --data $glue" ;;
     esac
 }
-# The paper's batches, and its epochs where the size says nothing else.
+# The paper's batches and epochs, where the size says nothing else.
 how() {
     local epochs=10 batch=16
     case $1 in sst2 | imdb) epochs=5 batch=32 ;; esac
-    echo "--batch $batch ${updates:---epochs $epochs}"
+    echo "${updates:---batch $batch --epochs $epochs}"
 }
 kind_options() {
     case $1 in
     shared) echo "--softmax shared" ;;
     linear) echo "--linear 64" ;;
-    alone) echo "--no-teacher --guided 0 --lr 5e-5" ;;
+    alone) echo "--no-teacher --guided 0 --lr 2e-5 --norm-warmup 0.1" ;;
     esac
 }
 first=${seeds%% *}
+# Whether the teacher of a task is there already.
+given() { [ "$layers" -eq 0 ] && [ -d "${TEACHERS:-/nowhere}/$1" ]; }
 # The model that students of a task learn from.
-teacher() { if [ -d "${TEACHERS:-/nowhere}/$1" ]; then echo "$TEACHERS/$1"; else echo "$work/teacher-$1-$first"; fi; }
+teacher() { if given "$1"; then echo "$TEACHERS/$1"; else echo "$work/teacher-$1-$first"; fi; }
 ready() { [ -f "$1/config.json" ] && [ ! -d "$1.work" ]; }
 
 # What a training needs before it can begin: the directories of finished models.
 needs() {
     local kind=${1%%-*} rest=${1#*-}
     case $kind in
-    teacher) ;;
-    general) teacher "${tasks%% *}" ;;
+    teacher | general) ;;
     *)
         teacher "${rest%-*}"
         if [ "$general" -gt 0 ]; then echo "$work/general-$(begins_as "$kind")-$first"; fi
@@ -82,12 +84,16 @@ begins_as() { if [ "$1" = alone ]; then echo ma; else echo "$1"; fi; }
 start() {
     local kind=${1%%-*} rest=${1#*-} seed=${1##*-}
     local task=${rest%-*} from=""
-    local common="--out $work/$1 --seed $seed --device $device $bf16 --resume --json"
+    local common="--out $work/$1 --seed $seed --device $device --resume --json"
     # shellcheck disable=SC2046,SC2086
     case $kind in
-    teacher) exec "$sparing" train finetune "$base" $(data "$task") $teacher_updates --lr 5e-5 $cut $common ;;
-    general) exec "$sparing" train transfer --teacher "$(teacher "${tasks%% *}")" --to ma $(kind_options "$task") --corpus "$CORPUS" \
-        --steps "$general" --batch 32 --warmup 0.05 $begin $common ;;
+    teacher) if [ "$layers" -gt 0 ]; then
+        exec "$sparing" train distill --teacher "$TEACHERS/$task" --layers "$layers" $(data "$task") $teacher_updates --batch 32 --lr 2e-4 --hidden 1 \
+            $([ "$task" = stsb ] && echo "--kl 0 --logits 0.5") $cut $common
+    fi
+    exec "$sparing" train finetune "$base" $(data "$task") $teacher_updates --lr 5e-5 $cut $common ;;
+    general) exec "$sparing" train transfer --teacher "$base" --to ma $(kind_options "$task") --corpus "$CORPUS" \
+        --steps "$general" --batch 64 --warmup 0.05 $begin $common ;;
     *)
         if [ "$general" -gt 0 ]; then from="--student $work/general-$(begins_as "$kind")-$first"; fi
         exec "$sparing" train transfer --teacher "$(teacher "$task")" --to ma $(kind_options "$kind") $from $(data "$task") $(how "$task") \
@@ -122,15 +128,12 @@ record() {
 }
 
 names=""
-for seed in $seeds; do
-    for task in $tasks; do
-        if [ ! -d "${TEACHERS:-/nowhere}/$task" ]; then names="$names teacher-$task-$seed"; fi
-    done
-done
+for task in $tasks; do if ! given "$task"; then names="$names teacher-$task-$first"; fi; done
 if [ "$general" -gt 0 ]; then
     for kind in $kinds; do if [ "$kind" != alone ]; then names="$names general-$kind-$first"; fi; done
 fi
-for seed in $seeds; do for task in $tasks; do for kind in $kinds; do names="$names $kind-$task-$seed"; done; done; done
+for kind in $kinds; do for task in $tasks; do names="$names $kind-$task-$first"; done; done
+for seed in ${seeds#"$first"}; do for task in $tasks; do names="$names ${kinds%% *}-$task-$seed"; done; done
 
 declare -A pid_of=() scoring=()
 waiting=$names

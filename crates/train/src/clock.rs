@@ -4,10 +4,10 @@ use crate::data::{Example, Target};
 use crate::objective::{Objective, Pass, Supervised};
 use crate::optimizer::NamedGradients;
 use crate::trainer::collect;
-use crate::{AdamOptions, AdamW, Network, Parameters};
+use crate::{AdamOptions, AdamW, Mode, Network, PaddedBatch, Parameters};
 use burn::tensor::Device;
 use serde::Serialize;
-use sparing_model::{Architecture, Error, Sequence};
+use sparing_model::{Architecture, Error, Model, Sequence};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -105,6 +105,40 @@ impl StepClock {
 
     fn wait(&self) -> Result<(), Error> {
         wait(&self.device)
+    }
+}
+
+/// Passes through a model's layers to be timed, nothing learnt and nothing read back.
+pub struct PassClock {
+    network: Network,
+    parameters: Parameters,
+    batch: PaddedBatch,
+    mode: Mode,
+    device: Device,
+}
+
+impl PassClock {
+    /// A model's weights on a device, and sequences of one length.
+    pub fn new(model: &Model, sequences: &[Sequence], bf16: bool, device: &Device) -> Result<PassClock, Error> {
+        let longest = sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap_or(0);
+        Ok(PassClock {
+            network: Network::new(&model.architecture),
+            parameters: Parameters::from_weights(&model.weights, device)?,
+            batch: PaddedBatch::new(sequences, longest, device),
+            mode: Mode { bf16, ..Mode::default() },
+            device: device.clone(),
+        })
+    }
+
+    /// Seconds of one of so many passes in a row, the device waited for at the end.
+    pub fn run(&self, passes: usize) -> Result<f64, Error> {
+        wait(&self.device)?;
+        let start = Instant::now();
+        for _ in 0..passes {
+            self.network.encode(&self.parameters, &self.batch, self.mode, None)?;
+        }
+        wait(&self.device)?;
+        Ok(start.elapsed().as_secs_f64() / passes.max(1) as f64)
     }
 }
 

@@ -47,7 +47,7 @@ impl Prepared {
         let config = take_config(&mut files)?;
         let (elements, functions) = (model.plan.elements.clone(), Some(functions.clone()));
         let plan = Plan { elements, functions, ..Plan::default() };
-        Prepared::from_config(model, config, files, choice(model.architecture.head.kind)?, plan)
+        Prepared::from_config(model, config, files, HeadChoice::of(model.architecture.head.kind), plan)
     }
 
     /// Says which tensors of another architecture this one begins with.
@@ -76,7 +76,7 @@ impl Prepared {
 }
 
 /// The head of a teacher.
-fn choice(kind: HeadKind) -> Result<HeadChoice, Error> {
+pub(crate) fn choice(kind: HeadKind) -> Result<HeadChoice, Error> {
     match HeadChoice::of(kind) {
         HeadChoice::Hidden | HeadChoice::Embed => {
             Err(Error::new("the teacher has no head to teach from; fine-tune it on the task first"))

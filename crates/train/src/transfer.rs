@@ -9,6 +9,7 @@ use crate::economy::Economy;
 use crate::inventory::inventory;
 use crate::objective::lengths;
 use crate::session::{Place, Session};
+use crate::student::choice;
 use crate::trainer::{Event, TrainOptions};
 use crate::{Masking, Network, Parameters, Prepared, Summary, examples};
 pub use begin::Beginning;
@@ -82,6 +83,7 @@ impl Transfer<'_> {
         let (read, found, masking, dev, title);
         let texts = match self.texts {
             TransferTexts::Task { train, dev: judge } => {
+                choice(self.teacher.architecture.head.kind)?;
                 notes.extend(train.notes.clone());
                 read = examples(train, tokenizer, architecture, Some(most), &mut notes)?;
                 (dev, title) = (Some(judge), format!("Transfer on {}", train.task.name()));

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "train")]
 mod functions;
+#[cfg(feature = "train")]
+mod layer;
 mod mca;
 
 use crate::failure::Failure;
@@ -19,6 +21,8 @@ enum StudyCommand {
     Mca(Box<mca::McaArgs>),
     #[cfg(feature = "train")]
     Functions(functions::FunctionsArgs),
+    #[cfg(feature = "train")]
+    Layer(layer::LayerArgs),
 }
 
 /// Runs the command.
@@ -27,5 +31,7 @@ pub fn study(args: &StudyArgs) -> Result<(), Failure> {
         StudyCommand::Mca(args) => mca::mca(args),
         #[cfg(feature = "train")]
         StudyCommand::Functions(args) => functions::functions(args),
+        #[cfg(feature = "train")]
+        StudyCommand::Layer(args) => layer::layer(args),
     }
 }

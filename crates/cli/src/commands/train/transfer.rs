@@ -58,9 +58,10 @@ pub struct TransferArgs {
     #[command(flatten)]
     losses: LossArgs,
 
-    /// Updates in which layers read what the teacher's layers read, then less and less of it: a share of all (0.5), or updates (500)
-    #[arg(long, value_name = "N", default_value_t = 0.5)]
-    guided: f64,
+    /// Updates in which layers read what the teacher's layers read, then less and less of it: a share of all (0.5), or updates
+    /// (500) [default: 0.5; 0 with --student, whose layers have learnt to read their own]
+    #[arg(long, value_name = "N")]
+    guided: Option<f64>,
 
     /// PowerNorm divides by the batch's own statistics for so many updates, a share of all (0.1) or their number (500), then by
     /// running ones, as published [default: by what the teacher's texts gave at the beginning]
@@ -200,7 +201,8 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     let e = &teacher.architecture.embeddings;
     let tables = e.positions.iter().map(|p| &p.name).chain(e.token_types.iter().map(|t| &t.name));
     options.freeze.extend(tables.map(|name| name.rsplit('.').nth(1).unwrap_or(name).to_string()));
-    for (name, number) in [("guided", args.guided), ("norm-warmup", args.norm_warmup.unwrap_or(0.0))] {
+    let guided = args.guided.unwrap_or(if student.is_some() { 0.0 } else { 0.5 });
+    for (name, number) in [("guided", guided), ("norm-warmup", args.norm_warmup.unwrap_or(0.0))] {
         if !(0.0..=1e9).contains(&number) {
             return Err(Failure::Usage(format!("--{name} {number}: a number from 0 to 1e9 is expected")));
         }
@@ -211,7 +213,7 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
         student: student.as_ref(),
         functions,
         texts,
-        guided: args.guided,
+        guided,
         norm_warmup: args.norm_warmup,
         beginning: Beginning { texts: args.begin_texts, steps: args.begin_steps, ..Beginning::default() },
         options,
