@@ -1,18 +1,17 @@
 //! Distillation: a student learns from what a teacher computes, not only from labels.
 
+mod objective;
+
 use crate::economy::Economy;
-use crate::losses::*;
-use crate::network::Guide;
-use crate::objective::{Loss, Objective, Pass, head_loss, lengths, pad};
-use crate::pretrain::wanted_rows;
-use crate::random::Random;
+use crate::objective::lengths;
 use crate::session::{Place, Session, subject};
 use crate::trainer::{Event, TrainOptions};
-use crate::{Capture, Encoded, Example, FakeQuantization, Forward, LinearHook, Masking, Mode, Network, PaddedBatch};
-use crate::{Parameters, Prepared, Rounding, Statistics, Summary, examples};
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use crate::{FakeQuantization, LinearHook, Network, Parameters, Prepared, Rounding, Summary, examples};
+use burn::tensor::Device;
+use objective::add_projections;
+pub(crate) use objective::{Distilling, Guidance, Texts};
 use serde::Serialize;
-use sparing_model::{AttentionPlan, Error, Model, Sequence};
+use sparing_model::{AttentionPlan, Error, Model};
 use sparing_tasks::Dataset;
 
 /// Which teacher layer a student's layer learns from.
@@ -57,6 +56,14 @@ pub struct Teaching {
     pub attention_divergence: f64,
     /// Who learns from whom.
     pub mapping: Mapping,
+}
+
+impl Teaching {
+    /// Whether anything but labels is taught.
+    pub(crate) fn asks_teacher(&self) -> bool {
+        let Teaching { soft, divergence, logits, hidden, attention, attention_divergence, .. } = *self;
+        [soft, divergence, logits, hidden, attention, attention_divergence].iter().any(|weight| *weight > 0.0)
+    }
 }
 
 /// Teacher, student, data and how.
@@ -118,8 +125,8 @@ impl Distill<'_> {
             lengths: lengths(&examples),
             texts: Texts::Examples(&examples),
             teaching: self.teaching,
-            guided: None,
-            norm_warmup: Some(0),
+            guidance: Guidance::None,
+            norm_warmup: None,
             hook: quantization.as_ref().map(|q| q as &dyn LinearHook),
         };
         let session = Session {
@@ -153,248 +160,6 @@ impl Distill<'_> {
         };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }
-}
-
-fn projection(layer: usize) -> String {
-    format!("distill.projection.{layer}")
-}
-
-/// Maps from the student's width to the teacher's, one per hidden state; they are not part of the saved model.
-fn add_projections(parameters: &mut Parameters, layers: usize, from: usize, to: usize, seed: u64) {
-    let scale = 1.0 / (from as f64).sqrt();
-    for layer in 0..=layers {
-        let mut random = Random::at(seed, &[2, layer as u64]);
-        let values = (0..from * to).map(|_| (random.normal() * scale) as f32).collect();
-        parameters.insert_values(&projection(layer), values, vec![from, to]);
-    }
-}
-
-/// What is read.
-pub(crate) enum Texts<'a> {
-    /// Labelled examples.
-    Examples(&'a [Example]),
-    /// Plain text; other tokens are hidden in every epoch.
-    Pieces(&'a [Sequence], &'a Masking),
-}
-
-impl Texts<'_> {
-    fn examples(&self, chosen: &[usize], pass: &Pass) -> Vec<Example> {
-        let example = |&i: &usize| match self {
-            Texts::Examples(examples) => examples[i].clone(),
-            Texts::Pieces(pieces, masking) => masking.apply(&pieces[i], Random::at(pass.seed, &[i as u64]).bits()),
-        };
-        chosen.iter().map(example).collect()
-    }
-}
-
-/// The losses between two networks on the same batch.
-pub(crate) struct Distilling<'a> {
-    pub(crate) student: &'a Network,
-    pub(crate) teacher: &'a Network,
-    pub(crate) teacher_parameters: Parameters,
-    pub(crate) texts: Texts<'a>,
-    pub(crate) lengths: Vec<usize>,
-    pub(crate) teaching: Teaching,
-    /// Updates in which the student's layers read what the teacher's read, all of it in the first half of them, then less and less;
-    /// afterwards their own within the teacher's bounds. `None`: their own, all along.
-    pub(crate) guided: Option<u64>,
-    /// Updates in which PowerNorm divides by the batch's own statistics, before it follows them; `None`: it keeps those it has.
-    pub(crate) norm_warmup: Option<u64>,
-    pub(crate) hook: Option<&'a dyn LinearHook>,
-}
-
-impl Objective for Distilling<'_> {
-    fn lengths(&self) -> &[usize] {
-        &self.lengths
-    }
-
-    fn hook(&self) -> Option<&dyn LinearHook> {
-        self.hook
-    }
-
-    fn changed(&self) -> Vec<(String, Tensor<2>)> {
-        self.student.changed()
-    }
-
-    fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {
-        let t = &self.teaching;
-        let examples = self.texts.examples(chosen, pass);
-        let chosen: Vec<&Example> = examples.iter().collect();
-        let batch = pad(self.student, &chosen, parameters.device());
-        let capture = Capture { hidden: t.hidden > 0.0, attention: t.attention > 0.0 || t.attention_divergence > 0.0 };
-        // Layers may be guided by what is inside the teacher without being compared with it.
-        let guides = self.guided.is_some_and(|updates| updates > 0);
-        let taught = Capture { hidden: capture.hidden || guides, ..capture };
-        let mode = Mode { capture: taught, bf16: pass.bf16, ..Mode::default() };
-        let mut own = pass.mode(capture);
-        own.statistics = match self.norm_warmup {
-            None => Statistics::Fixed,
-            Some(updates) if pass.step < updates => Statistics::Batch,
-            Some(_) => Statistics::Running,
-        };
-        let answered = t.hard > 0.0 || t.soft > 0.0 || t.divergence > 0.0 || t.logits > 0.0;
-        let mut terms = Vec::new();
-        let (found, taught) = match &self.texts {
-            Texts::Examples(_) => {
-                let taught = self.teacher.forward(&self.teacher_parameters, &batch, mode)?;
-                let guide = self.guide(pass.step, &taught.hidden);
-                let found = self.student.forward_guided(parameters, &batch, own, self.hook, guide)?;
-                if t.hard > 0.0 {
-                    terms.push(head_loss(found.output.clone(), &batch, &chosen)?.mul_scalar(t.hard));
-                }
-                if answered {
-                    let rows = [&found, &taught].map(|forward| real_rows(forward.output.clone(), &batch));
-                    self.answers(rows, &mut terms)?;
-                }
-                (Inside::of(found), Inside::of(taught))
-            }
-            // The vocabulary is the dearest map of all: only hidden words go through it.
-            Texts::Pieces(..) => {
-                let taught = self.teacher.encode(&self.teacher_parameters, &batch, mode, None)?;
-                let guide = self.guide(pass.step, &taught.hidden);
-                let found = self.student.encode_guided(parameters, &batch, own, self.hook, guide)?;
-                if answered {
-                    let (places, classes) = wanted_rows(&chosen, &batch);
-                    let rows = |last: &Tensor<3>| {
-                        let [count, length, width] = last.dims();
-                        last.clone().reshape([count * length, width]).select(0, indices(&places, &last.device()))
-                    };
-                    let mine = self.student.head(parameters, rows(&found.last), &batch, own, self.hook)?;
-                    let theirs = self.teacher.head(&self.teacher_parameters, rows(&taught.last), &batch, mode, None)?;
-                    if t.hard > 0.0 {
-                        let classes = indices(&classes, &mine.device());
-                        terms.push(cross_entropy(mine.clone(), classes).mul_scalar(t.hard));
-                    }
-                    self.answers([mine, theirs], &mut terms)?;
-                }
-                (Inside::of_encoded(found), Inside::of_encoded(taught))
-            }
-        };
-        if t.hidden > 0.0 {
-            terms.push(self.hidden(parameters, found.hidden, &taught.hidden, &found.present)?.mul_scalar(t.hidden));
-        }
-        let layers = (found.attention.len(), taught.attention.len());
-        for (i, mine) in found.attention.into_iter().enumerate() {
-            let theirs = taught.attention[t.mapping.layer(i + 1, layers.0, layers.1) - 1].clone();
-            // A layer without attention neither teaches nor learns any.
-            let (Some(mine), Some(theirs)) = (mine, theirs) else { continue };
-            let (mine, theirs) = same_heads(mine, theirs);
-            let present = found.present[i].clone();
-            let share = 1.0 / layers.0 as f64;
-            if t.attention > 0.0 {
-                let loss = attention_mean_squared(mine.clone(), theirs.clone(), present.clone());
-                terms.push(loss.mul_scalar(t.attention * share));
-            }
-            if t.attention_divergence > 0.0 {
-                let loss = attention_divergence(mine, theirs, present);
-                terms.push(loss.mul_scalar(t.attention_divergence * share));
-            }
-        }
-        let value = terms.into_iter().reduce(|a, b| a + b);
-        let value = value.ok_or_else(|| Error::new("nothing is taught: all losses have weight 0"))?;
-        Ok(Loss { value, tokens: batch.tokens() })
-    }
-}
-
-impl Distilling<'_> {
-    /// What layers read at this update; `None`: what the layers before have computed.
-    fn guide<'h>(&self, step: u64, hidden: &'h [Tensor<3>]) -> Option<Guide<'h>> {
-        let half = self.guided? as f64 / 2.0;
-        let own = ((step as f64 - half) / half.max(1.0)).clamp(0.0, 1.0);
-        (!hidden.is_empty()).then_some(Guide { hidden, own })
-    }
-
-    /// Losses between answers.
-    fn answers(&self, [mine, theirs]: [Tensor<2>; 2], terms: &mut Vec<Tensor<1>>) -> Result<(), Error> {
-        let t = &self.teaching;
-        if mine.dims()[1] == 1 && (t.soft > 0.0 || t.divergence > 0.0) {
-            return Err(Error::new(
-                "a single number has no soft targets; teach it with the squared difference of logits",
-            ));
-        }
-        if t.soft > 0.0 {
-            terms.push(soft_cross_entropy(mine.clone(), theirs.clone(), t.temperature).mul_scalar(t.soft));
-        }
-        if t.divergence > 0.0 {
-            terms.push(soft_divergence(mine.clone(), theirs.clone(), t.temperature).mul_scalar(t.divergence));
-        }
-        if t.logits > 0.0 {
-            terms.push(mean_squared(mine, theirs).mul_scalar(t.logits));
-        }
-        Ok(())
-    }
-
-    /// Mean over the student's hidden states, of tokens that it has not dropped.
-    fn hidden(
-        &self,
-        parameters: &Parameters,
-        mine: Vec<Tensor<3>>,
-        theirs: &[Tensor<3>],
-        present: &[Tensor<2, Bool>],
-    ) -> Result<Tensor<1>, Error> {
-        let (layers, teacher_layers) = (mine.len() - 1, theirs.len() - 1);
-        let count = mine.len() as f64;
-        let mut sum: Option<Tensor<1>> = None;
-        for (i, (mut state, present)) in mine.into_iter().zip(present).enumerate() {
-            let target = theirs[self.teaching.mapping.layer(i, layers, teacher_layers)].clone();
-            let [batches, length, width] = state.dims();
-            let wanted = target.dims()[2];
-            if width != wanted {
-                let map = parameters.get(&projection(i))?.value.clone();
-                state = state.reshape([batches * length, width]).matmul(map).reshape([batches, length, wanted]);
-            }
-            let loss = masked_mean_squared(state, target, present.clone());
-            sum = Some(sum.map_or(loss.clone(), |s| s + loss));
-        }
-        let sum = sum.ok_or_else(|| Error::new("there are no hidden states to learn from"))?;
-        Ok(sum.div_scalar(count))
-    }
-}
-
-/// What is between embeddings and head.
-struct Inside {
-    hidden: Vec<Tensor<3>>,
-    attention: Vec<Option<Tensor<4>>>,
-    present: Vec<Tensor<2, Bool>>,
-}
-
-impl Inside {
-    fn of(Forward { hidden, attention, present, .. }: Forward) -> Inside {
-        Inside { hidden, attention, present }
-    }
-
-    fn of_encoded(Encoded { hidden, attention, present, .. }: Encoded) -> Inside {
-        Inside { hidden, attention, present }
-    }
-}
-
-/// Numbers of rows, or classes, on a device.
-fn indices(values: &[i32], device: &Device) -> Tensor<1, Int> {
-    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
-}
-
-/// Rows of real tokens `[rows, outputs]`; all rows of a sequence head.
-fn real_rows(output: Tensor<3>, batch: &PaddedBatch) -> Tensor<2> {
-    let [count, rows, width] = output.dims();
-    let device = output.device();
-    let flat = output.reshape([count * rows, width]);
-    if rows != batch.length || rows == 1 {
-        return flat;
-    }
-    let places: Vec<i32> = batch
-        .lengths
-        .iter()
-        .enumerate()
-        .flat_map(|(i, n)| (0..*n).map(move |r| (i, r)))
-        .map(|(i, r)| batch.row(i, r) as i32)
-        .collect();
-    let length = places.len();
-    flat.select(0, Tensor::<1, Int>::from_data(TensorData::new(places, [length]), &device))
-}
-
-/// Different numbers of heads are compared by their mean.
-fn same_heads(mine: Tensor<4>, theirs: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-    if mine.dims()[1] == theirs.dims()[1] { (mine, theirs) } else { (mine.mean_dim(1), theirs.mean_dim(1)) }
 }
 
 #[cfg(test)]

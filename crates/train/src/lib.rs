@@ -51,7 +51,7 @@ mod transfer;
 pub use batch::PaddedBatch;
 pub use executor::BurnExecutor;
 pub use maps::{AttentionMap, attention_maps};
-pub use network::{Capture, Encoded, Forward, Guide, LinearHook, Mode, Network, Statistics};
+pub use network::{Beyond, Capture, Encoded, Forward, Guide, LinearHook, Mode, Network, Statistics};
 pub use parameters::{Parameter, Parameters};
 
 pub use average::average;

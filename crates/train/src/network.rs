@@ -22,7 +22,8 @@ mod values;
 
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
-pub use guide::Guide;
+pub(crate) use guide::ROOM;
+pub use guide::{Beyond, Guide};
 use pass::Pass;
 use power::Running;
 pub use power::Statistics;

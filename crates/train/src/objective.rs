@@ -49,7 +49,7 @@ pub struct Pass {
 impl Pass {
     /// How the network runs.
     pub fn mode(&self, capture: Capture) -> Mode {
-        let statistics = Statistics::Running;
+        let statistics = Statistics::Fixed;
         Mode { dropout: self.dropout, draws: Some(self.seed), capture, statistics, bf16: self.bf16 }
     }
 }

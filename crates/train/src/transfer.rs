@@ -2,9 +2,10 @@
 //! layer by layer, on plain text or on a task.
 
 mod begin;
+mod bounds;
 
 use crate::corpus::pieces;
-use crate::distill::{Distilling, Teaching, Texts};
+use crate::distill::{Distilling, Guidance, Teaching, Texts};
 use crate::economy::Economy;
 use crate::inventory::inventory;
 use crate::objective::lengths;
@@ -14,7 +15,7 @@ use crate::trainer::{Event, TrainOptions};
 use crate::{Masking, Network, Parameters, Prepared, Summary, examples};
 pub use begin::Beginning;
 use burn::tensor::Device;
-use sparing_model::{Error, Functions, HeadKind, Model, Sequence};
+use sparing_model::{Error, Functions, HeadKind, Model, Sequence, value_fingerprint};
 use sparing_tasks::Dataset;
 
 /// What is read.
@@ -50,7 +51,7 @@ pub struct Transfer<'a> {
     pub teaching: Teaching,
     /// Updates in which layers read what the teacher's layers read, wholly in the first half of them, then less and less, so that
     /// mistakes do not add up before every layer is good: a share of all below 1, else their number. Afterwards their own, within
-    /// bounds that are the teacher's.
+    /// bounds that are the teacher's. Where nothing is taught but labels, bounds are measured once and the teacher is not asked again.
     pub guided: f64,
     /// Updates in which PowerNorm divides by the batch's own statistics, before running ones: a share of all below 1, else their
     /// number. `None`: it divides by what was measured at the beginning.
@@ -80,19 +81,22 @@ impl Transfer<'_> {
         }
         let tokenizer = self.teacher.tokenizer()?;
         let most = architecture.longest_input().map_or(self.max_tokens, |n| n.min(self.max_tokens));
-        let (read, found, masking, dev, title);
+        let (read, found, masking, dev, title, source);
         let texts = match self.texts {
             TransferTexts::Task { train, dev: judge } => {
                 choice(self.teacher.architecture.head.kind)?;
                 notes.extend(train.notes.clone());
                 read = examples(train, tokenizer, architecture, Some(most), &mut notes)?;
-                (dev, title) = (Some(judge), format!("Transfer on {}", train.task.name()));
+                (dev, title, source) =
+                    (Some(judge), format!("Transfer on {}", train.task.name()), train.source.to_string());
                 Texts::Examples(&read)
             }
             TransferTexts::Corpus { documents, dev: judge } => {
                 found = pieces(tokenizer, documents, most, false)?;
                 masking = Masking::new(tokenizer)?;
-                (dev, title) = (judge, "Transfer on plain text".to_string());
+                let size: usize = documents.iter().map(String::len).sum();
+                (dev, title, source) =
+                    (judge, "Transfer on plain text".to_string(), format!("{size} bytes of plain text"));
                 notes.push(format!("{} pieces of at most {most} tokens", found.len()));
                 Texts::Pieces(&found, &masking)
             }
@@ -111,14 +115,21 @@ impl Transfer<'_> {
         let updates = self.options.steps.unwrap_or(per_epoch * self.options.epochs);
         let part = |of: f64| if of < 1.0 { (of * updates as f64).ceil() as u64 } else { of as u64 };
         let teacher = Network::new(&self.teacher.architecture);
+        let teacher_parameters = Parameters::from_weights(&self.teacher.weights, &self.device)?;
+        let guidance = match part(self.guided) {
+            0 if !teaching.asks_teacher() => {
+                Guidance::Bounds(bounds::bounds(&teacher, &teacher_parameters, &sequences)?)
+            }
+            updates => Guidance::Teacher(updates),
+        };
         let objective = Distilling {
             student: &Network::new(architecture),
             teacher: &teacher,
-            teacher_parameters: Parameters::from_weights(&self.teacher.weights, &self.device)?,
+            teacher_parameters,
             texts,
             lengths,
             teaching,
-            guided: Some(part(self.guided)),
+            guidance,
             norm_warmup: self.norm_warmup.map(part),
             hook: None,
         };
@@ -160,11 +171,17 @@ impl Transfer<'_> {
             parameters.add_statistics(architecture);
             Ok((parameters, fresh.into_iter().filter(|name| !student.weights.contains(name)).collect()))
         };
-        let begins =
-            if self.student.is_some() { "from a student".to_string() } else { format!("{:?}", self.beginning) };
+        let mark = |model: &Model| value_fingerprint(&model.architecture, &model.weights);
+        let begins = match self.student {
+            Some(student) => format!("going on with {:016x}", mark(student)?),
+            None => format!("{:?}", self.beginning),
+        };
         let subject = format!(
-            "transfer {:?}, {teaching:?}, {begins}, guided {}, norms {:?}",
-            self.functions, self.guided, self.norm_warmup
+            "transfer {:?}, {teaching:?}, from {:016x}, {begins}, on {source} of at most {most} tokens, guided {}, norms {:?}",
+            self.functions,
+            mark(self.teacher)?,
+            self.guided,
+            self.norm_warmup
         );
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)

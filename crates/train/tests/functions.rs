@@ -8,10 +8,11 @@ mod tiny;
 use burn::tensor::{Device, Tensor, TensorData};
 use fixtures::{distance, fixture};
 use sparing_engine::{Engine, Options};
-use sparing_model::{Batch, Executor, Functions, Model, Precision, SoftmaxNetwork, Wanted};
+use sparing_model::{Batch, Executor, Functions, HeadChoice, LoadOptions, Model, Precision, SoftmaxNetwork, Wanted};
+use sparing_tasks::{Columns, Dataset, Select};
 use sparing_train::{
-    Beginning, BurnExecutor, Capture, Event, Guide, Mapping, Mode, Network, PaddedBatch, Parameters, Place, Statistics,
-    Teaching, TrainOptions, Transfer, TransferTexts,
+    Beginning, Beyond, BurnExecutor, Capture, Event, Guide, Mapping, Mode, Network, PaddedBatch, Parameters, Place,
+    Statistics, Teaching, TrainOptions, Transfer, TransferTexts,
 };
 
 fn all(tokens: usize, shared: bool, keys: Option<usize>) -> Functions {
@@ -113,7 +114,7 @@ fn guided_layers_do_not_add_up_mistakes() {
     let spoiled = numbers.iter().enumerate().map(|(i, x)| x + (i % 3) as f32).collect();
     wrong.insert_values("bert.encoder.layer.0.output.dense.bias", spoiled, bias.shape.clone());
     let far = |own: f64| -> Vec<f32> {
-        let guide = Some(Guide { hidden: &taught.hidden, own });
+        let guide = Some(Guide::Teacher { hidden: &taught.hidden, own });
         let found = network.forward_guided(&wrong, &batch, mode, None, guide).unwrap();
         let pairs = found.hidden.into_iter().zip(taught.hidden.clone());
         pairs.map(|(a, b)| (a - b).abs().max().into_scalar::<f32>()).collect()
@@ -123,7 +124,7 @@ fn guided_layers_do_not_add_up_mistakes() {
     assert!(theirs[2..].iter().all(|far| *far < 1e-6), "{theirs:?}");
     assert!(half[2] > 1e-3 && half[2] < own[2], "{half:?} {own:?}");
     // Right parameters within the teacher's bounds: nothing is changed.
-    let guide = Some(Guide { hidden: &taught.hidden, own: 1.0 });
+    let guide = Some(Guide::Teacher { hidden: &taught.hidden, own: 1.0 });
     let found = network.forward_guided(&right, &batch, mode, None, guide).unwrap();
     let far = (found.output - taught.output).abs().max().into_scalar::<f32>();
     assert!(far < 1e-6, "{far}");
@@ -148,11 +149,48 @@ fn guided_layers_stay_within_bounds() {
     parameters.insert_values(name, large, shape);
     let most = |hidden: &[Tensor<3>]| hidden[1].clone().abs().max().into_scalar::<f32>();
     let alone = network.forward(&parameters, &batch, mode).unwrap();
-    let guide = Some(Guide { hidden: &taught.hidden, own: 1.0 });
+    let guide = Some(Guide::Teacher { hidden: &taught.hidden, own: 1.0 });
     let bound = network.forward_guided(&parameters, &batch, mode, None, guide).unwrap();
     let [alone, bound, right] = [alone, bound, taught].map(|forward| most(&forward.hidden));
     assert!(alone.is_nan() || alone >= 1e4 * right, "{alone} beside {right}");
     assert!(bound < 100.0 * right, "{bound} beside {right}");
+}
+
+/// Without a teacher, what layers read is held within bounds, and what lay beyond them is a loss with a slope.
+#[test]
+fn bounds_hold_what_layers_read_and_tell_what_lay_beyond() {
+    let model = replaced("bert-classify", &all(24, false, None));
+    let golden = fixture("bert-classify").1;
+    let device = Device::flex().autodiff();
+    let longest = golden.sequences.iter().map(|s| s.ids.len()).max().unwrap();
+    let batch = PaddedBatch::new(&golden.sequences, longest, &device);
+    let network = Network::new(&model.architecture);
+    let mode = Mode { capture: Capture { hidden: true, attention: false }, ..Mode::default() };
+    let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+    let free = network.forward(&parameters, &batch, mode).unwrap();
+    let largest = |x: &Tensor<3>| x.clone().abs().max().into_scalar::<f32>();
+    let width = model.architecture.hidden;
+    let bounds = |of: f32| -> Vec<Tensor<2>> {
+        let plain = Device::flex();
+        free.hidden.iter().map(|x| Tensor::full([1, width], of * largest(x), &plain)).collect()
+    };
+    // Wide bounds change nothing and cost nothing.
+    let (wide, narrow) = (bounds(1.001), bounds(0.25));
+    let beyond = Beyond::default();
+    let guide = Some(Guide::Bounds { most: &wide, beyond: &beyond });
+    let found = network.forward_guided(&parameters, &batch, mode, None, guide).unwrap();
+    let far = (found.output - free.output.clone()).abs().max().into_scalar::<f32>();
+    assert!(far < 1e-6 && beyond.sum().unwrap().into_scalar::<f32>() == 0.0, "{far}");
+    // Narrow ones cost, and the cost has a slope for what was cut off.
+    let guide = Some(Guide::Bounds { most: &narrow, beyond: &beyond });
+    let found = network.forward_guided(&parameters, &batch, mode, None, guide).unwrap();
+    let far = (found.output - free.output.clone()).abs().max().into_scalar::<f32>();
+    let cost = beyond.sum().unwrap();
+    assert!(far > 1e-4 && cost.clone().into_scalar::<f32>() > 0.0, "{far}");
+    let gradients = cost.backward();
+    let word = parameters.get(&model.architecture.embeddings.word).unwrap().value.grad(&gradients).unwrap();
+    assert!(word.abs().max().into_scalar::<f32>() > 0.0);
+    assert!(beyond.sum().is_none());
 }
 
 fn teaching(layers: f64) -> Teaching {
@@ -216,9 +254,13 @@ fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
     let student = Model::load(&folder.path().join("general")).unwrap();
     assert_eq!(student.plan.functions, Some(all(24, false, None)));
     let frozen = "bert.embeddings.position_embeddings.weight";
-    let table = |model: &Model| model.weights.owned(frozen).unwrap().bytes;
-    assert_eq!(table(&student).len(), table(&teacher).len());
-    // Fewer updates than two words: labels of this data are not the teacher's head's, so what is inside is taught.
+    let table = |model: &Model| {
+        let tensor = model.weights.tensor(frozen).unwrap();
+        let mut values = vec![0.0; tensor.len()];
+        tensor.read(0, &mut values);
+        values
+    };
+    assert!(table(&student) == table(&teacher));
     let other = tiny::bare("bert-classify");
     let job = |student: &Model| {
         let job = Transfer { student: Some(student), place: place("again"), texts: general.texts, ..copy(&general) };
@@ -229,6 +271,60 @@ fn a_student_learns_what_its_teacher_computes_and_goes_on_from_there() {
     let message = job(&other).expect_err("refused").to_string();
     assert!(!message.contains('\n') && (message.contains("the student has")), "{message}");
     drop(data);
+}
+
+/// A pre-trained model without a head teaches plain text, its student goes on with a task, and labels alone teach too.
+#[test]
+fn a_headless_teacher_teaches_text_and_its_student_goes_on_with_a_task() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny::sentiment(folder.path(), 64);
+    let text = std::fs::read_to_string(folder.path().join("sentiment.csv")).unwrap();
+    let documents: Vec<String> = text.lines().skip(1).map(str::to_string).collect();
+    let table = folder.path().join("named.csv");
+    std::fs::write(&table, text.replace(",fine", ",one").replace(",poor", ",two")).unwrap();
+    let data = Dataset::table(&table, &Columns::default(), &Select::default()).unwrap();
+    let (base, tuned) = (tiny::bare("bert-classify-text"), Model::load(&tiny::fixture("bert-classify-text")).unwrap());
+    let layers = tuned.architecture.layers.len() as f64;
+    let job = |name: &str| Transfer {
+        teacher: &tuned,
+        student: None,
+        functions: all(24, false, None),
+        texts: TransferTexts::Task { train: &data, dev: &data },
+        teaching: teaching(layers),
+        guided: 0.0,
+        norm_warmup: None,
+        beginning: Beginning { texts: 16, rows: 64, steps: 5, rate: 2e-3 },
+        options: TrainOptions { steps: Some(12), batch: 8, dropout: 0.0, ..TrainOptions::default() },
+        seeds: vec![3],
+        max_tokens: 24,
+        device: Device::flex(),
+        place: Place { directory: folder.path().join(name), resume: true, overwrite: false },
+    };
+    let first = |name: &str| -> f64 {
+        let lines = sparing_train::read_log(&folder.path().join(name).join("train.jsonl")).unwrap();
+        let loss = |line| if let sparing_train::Line::Step { loss, .. } = line { Some(loss) } else { None };
+        let losses: Vec<f64> = lines.into_iter().filter_map(loss).collect();
+        assert!(losses.len() == 12 && losses.iter().all(|loss| *loss < 20.0), "{name}: {losses:?}");
+        losses[0]
+    };
+    let message = Transfer { teacher: &base, ..job("none") }.run(&mut |_, _| true).expect_err("refused").to_string();
+    assert!(message.contains("no head"), "{message}");
+    let texts = TransferTexts::Corpus { documents: &documents, dev: None };
+    assert!(Transfer { teacher: &base, texts, guided: 0.5, ..job("general") }.run(&mut |_, _| true).unwrap().complete);
+    let bare = LoadOptions { head: Some(HeadChoice::Hidden) };
+    let student = Model::load_with(&folder.path().join("general"), &bare).unwrap();
+    assert!(Transfer { student: Some(&student), ..job("task") }.run(&mut |_, _| true).unwrap().complete);
+    // Not guided at all: the first update reads its own as all others do, and a guided one does not.
+    assert!(Transfer { student: Some(&student), guided: 4.0, ..job("guided") }.run(&mut |_, _| true).unwrap().complete);
+    assert!(first("task") > 1.02 * first("guided"), "{} {}", first("task"), first("guided"));
+    let alone = Teaching { hard: 1.0, soft: 0.0, hidden: 0.0, attention: 0.0, ..teaching(layers) };
+    assert!(Transfer { teaching: alone, ..job("alone") }.run(&mut |_, _| true).unwrap().complete);
+    assert!(first("alone") < first("task"));
+    // A training of another student is not gone on with.
+    let stopped = &mut |_: usize, event: &Event| !matches!(event, Event::Step { step: 5, .. });
+    assert!(!job("stopped").run(stopped).unwrap().complete);
+    let message = Transfer { student: Some(&student), ..job("stopped") }.run(&mut |_, _| true).expect_err("refused");
+    assert!(!message.to_string().contains('\n'), "{message}");
 }
 
 /// A transfer that was stopped, in its guided part and behind it, ends as one that was not.

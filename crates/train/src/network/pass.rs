@@ -92,6 +92,10 @@ impl<'a> Pass<'a> {
 
     /// The same with layers that read what a teacher's read.
     pub(super) fn guided(mut self, guide: Option<Guide<'a>>) -> Self {
+        // Rows without padding have no place among the teacher's.
+        if guide.is_some() {
+            self.packed = None;
+        }
         self.guide = guide;
         self
     }

@@ -31,17 +31,17 @@ pub struct TransferArgs {
     #[arg(long, value_name = "MODEL")]
     teacher: String,
 
-    /// What is replaced
-    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', default_value = "ma")]
+    /// What is replaced [default: ma; what a --student has]
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
     to: Vec<To>,
 
     /// A student that was made by a transfer before, to go on with; its head is the teacher's
     #[arg(long, value_name = "MODEL")]
     student: Option<String>,
 
-    /// Networks in softmax's place: one in every layer, or one for all
-    #[arg(long, value_enum, value_name = "HOW", default_value = "per-layer")]
-    softmax: SoftmaxArg,
+    /// Networks in softmax's place: one in every layer, or one for all [default: per-layer; what a --student has]
+    #[arg(long, value_enum, value_name = "HOW")]
+    softmax: Option<SoftmaxArg>,
 
     /// Keys and values are projected to so many first (Linformer)
     #[arg(long, value_name = "KEYS", value_parser = positive)]
@@ -51,7 +51,7 @@ pub struct TransferArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "data")]
     corpus: Vec<PathBuf>,
 
-    /// Learn from the labels alone
+    /// Learn from the labels alone; of the teacher, the head and how large its states are at most is all that is used
     #[arg(long)]
     no_teacher: bool,
 
@@ -59,7 +59,7 @@ pub struct TransferArgs {
     losses: LossArgs,
 
     /// Updates in which layers read what the teacher's layers read, then less and less of it: a share of all (0.5), or updates
-    /// (500) [default: 0.5; 0 with --student, whose layers have learnt to read their own]
+    /// (500) [default: 0.5; 0 with --student, whose layers have learnt to read their own, and with --no-teacher]
     #[arg(long, value_name = "N")]
     guided: Option<f64>,
 
@@ -157,24 +157,42 @@ impl LossArgs {
 }
 
 impl TransferArgs {
-    fn functions(&self, teacher: &Model, student: Option<&Model>) -> Functions {
-        // A student's own, so that they need not be said again.
-        if let Some(functions) = student.and_then(|student| student.plan.functions.clone()) {
-            return functions;
+    /// What stands in the place of functions: what was asked for, which must be a student's own.
+    fn functions(&self, teacher: &Model, student: Option<&Model>) -> Result<Functions, Failure> {
+        let asked = self.asked(teacher)?;
+        let Some(own) = student.and_then(|student| student.plan.functions.clone()) else { return Ok(asked) };
+        let network = own.softmax.zip(asked.softmax);
+        let differs = [
+            (!self.to.is_empty() && Functions { softmax: own.softmax, ..asked.clone() } != own, "to"),
+            (!self.to.is_empty() && own.softmax.is_some() != asked.softmax.is_some(), "to"),
+            (self.softmax.is_some() && network.is_none_or(|(own, asked)| own.shared != asked.shared), "softmax"),
+            (self.linear.is_some() && network.is_none_or(|(own, asked)| own.keys != asked.keys), "linear"),
+        ];
+        match differs.iter().find(|(differs, _)| *differs) {
+            Some((_, flag)) => Err(Failure::Usage(format!("--{flag}: the student has other functions; leave it out"))),
+            None => Ok(own),
         }
-        let has = |what: To| self.to.iter().any(|to| *to == To::Ma || *to == what);
+    }
+
+    /// What the options ask for.
+    fn asked(&self, teacher: &Model) -> Result<Functions, Failure> {
+        let has = |what: To| self.to.is_empty() || self.to.iter().any(|to| *to == To::Ma || *to == what);
+        let idle = [(self.softmax.is_some(), "softmax"), (self.linear.is_some(), "linear")];
+        if let Some((_, flag)) = idle.iter().find(|(given, _)| *given && !has(To::Softmax)) {
+            return Err(Failure::Usage(format!("--{flag} says how softmax is replaced, and --to leaves it as it is")));
+        }
         let longest = teacher.architecture.longest_input().unwrap_or(usize::MAX);
         let network = SoftmaxNetwork {
             tokens: self.how.max_tokens.min(longest),
-            shared: self.softmax == SoftmaxArg::Shared,
+            shared: self.softmax == Some(SoftmaxArg::Shared),
             keys: self.linear,
         };
-        Functions {
+        Ok(Functions {
             softmax: has(To::Softmax).then_some(network),
             relu: has(To::Relu).then_some(Relu::ALL),
             power_norm: has(To::Norm),
             clip: has(To::Clip),
-        }
+        })
     }
 }
 
@@ -196,12 +214,16 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     };
     let teacher = load::open(&args.teacher, None)?;
     let student = args.student.as_ref().map(|name| load::open(name, None)).transpose()?;
-    let functions = args.functions(&teacher, student.as_ref());
+    let functions = args.functions(&teacher, student.as_ref())?;
+    if args.begin_texts == 0 && functions.power_norm && student.is_none() && args.norm_warmup.is_none() {
+        let why = "norms would divide by 1 for ever; give --norm-warmup too, or texts";
+        return Err(Failure::Usage(format!("--begin-texts 0: {why}")));
+    }
     // Positions and token types stay the teacher's, as in the paper.
     let e = &teacher.architecture.embeddings;
     let tables = e.positions.iter().map(|p| &p.name).chain(e.token_types.iter().map(|t| &t.name));
     options.freeze.extend(tables.map(|name| name.rsplit('.').nth(1).unwrap_or(name).to_string()));
-    let guided = args.guided.unwrap_or(if student.is_some() { 0.0 } else { 0.5 });
+    let guided = args.guided.unwrap_or(if student.is_some() || args.no_teacher { 0.0 } else { 0.5 });
     for (name, number) in [("guided", guided), ("norm-warmup", args.norm_warmup.unwrap_or(0.0))] {
         if !(0.0..=1e9).contains(&number) {
             return Err(Failure::Usage(format!("--{name} {number}: a number from 0 to 1e9 is expected")));
