@@ -62,14 +62,20 @@ def tables(runs):
 
 
 def curves(runs):
-    """Mean over tasks of the score at every evaluation that all of them have, by kind."""
+    """Mean over tasks of the score (the mean of all seeds that have one) at every evaluation that all of them have, by kind."""
     found, tasks = {}, known_tasks(runs)
     for kind in KINDS:
-        of = [runs[kind, task][0]["curve"] for task in tasks if (kind, task) in runs and runs[kind, task][0]["curve"]]
-        if len(of) == len(tasks):
-            steps = sorted(set.intersection(*({point["step"] for point in curve} for curve in of)))
-            at = lambda curve, step: next(score(p["metrics"]) for p in curve if p["step"] == step)
-            found[kind] = [(step, statistics.mean(at(curve, step) for curve in of)) for step in steps]
+        by_task = []
+        for task in tasks:
+            at = {}
+            for point in (point for run in runs.get((kind, task), []) for point in run["curve"]):
+                # An answer that is no number leaves an evaluation without a score.
+                if point["metrics"]:
+                    at.setdefault(point["step"], []).append(score(point["metrics"]))
+            by_task.append(at)
+        steps = sorted(set.intersection(*(set(at) for at in by_task)))
+        if steps:
+            found[kind] = [(step, statistics.mean(statistics.mean(at[step]) for at in by_task)) for step in steps]
     return found
 
 
@@ -81,16 +87,16 @@ def picture(found, teacher, file):
     x = lambda step: left + (width - left - 150) * step / last
     y = lambda value: height - bottom - (height - bottom - 20) * (value - low) / (high - low)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">',
-             "<title>Mean score of six tasks against updates of transfer</title>",
+             "<title>Mean score of tasks against updates of transfer</title>",
              "<style>text{fill:#333}.grid{stroke:#ccc}@media(prefers-color-scheme:dark){text{fill:#ddd}.grid{stroke:#444}}</style>"]
     for value in range(int(low), int(high) + 1, 5):
         parts.append(f'<line class="grid" x1="{left}" x2="{width - 150}" y1="{y(value):.1f}" y2="{y(value):.1f}"/><text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value}</text>')
-    for step, _ in next(iter(found.values())):
+    for step in sorted({step for points in found.values() for step, _ in points}):
         parts.append(f'<text x="{x(step):.1f}" y="{height - bottom + 18}" text-anchor="middle">{step}</text>')
     parts.append(f'<text x="{(left + width - 150) / 2}" y="{height - 6}" text-anchor="middle">updates</text>')
-    parts.append(f'<line x1="{left}" x2="{width - 150}" y1="{y(teacher):.1f}" y2="{y(teacher):.1f}" stroke="#888" stroke-dasharray="5 4"/><text x="{width - 144}" y="{y(teacher) + 4:.1f}">teacher</text>')
+    parts.append(f'<line x1="{left}" x2="{width - 150}" y1="{y(teacher):.1f}" y2="{y(teacher):.1f}" stroke="#888" stroke-dasharray="5 4"/>')
     colours = ["#1f77b4", "#d95f02", "#1b9e77", "#7570b3"]
-    ends = []
+    ends = [[y(teacher), "teacher", "#888"]]
     for (kind, points), colour in zip(found.items(), colours):
         line = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
@@ -117,8 +123,7 @@ def main():
     for kind, points in found.items():
         print(f"{kind}: " + ", ".join(f"{step}: {value:.1f}" for step, value in points))
     if svg:
-        teacher = statistics.mean(score(runs["teacher", task][0]["teacher"]["metrics"]) for task in TASKS)
-        picture(found, teacher, svg)
+        picture(found, statistics.mean(score(teacher(runs, task)) for task in known_tasks(runs)), svg)
 
 
 main()
