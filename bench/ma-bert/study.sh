@@ -22,11 +22,11 @@
 set -uo pipefail
 base=$1 glue=$2 out=$3 device=${4:-cuda}
 sparing=${SPARING:-target/release/sparing}
-size=${SIZE:-small} begin=""
+size=${SIZE:-small} begin="" rate=""
 case $size in
 tiny) defaults="rte" updates="--batch 16 --steps 6 --eval-every 3" begin="--begin-texts 16 --begin-steps 5" teacher_updates="--steps 6 --eval-every 3" cut="--limit 64" ;;
 small) defaults="cola mrpc rte sst2 stsb imdb" updates="--batch 32 --steps 2000 --eval-every 250" teacher_updates="--steps 1500 --eval-every 250" cut="" ;;
-paper) defaults="cola mrpc rte sst2 stsb imdb" updates="" teacher_updates="--epochs 5" cut="" ;;
+paper) defaults="cola mrpc rte sst2 stsb imdb" updates="" rate="--lr 2e-5" teacher_updates="--epochs 5" cut="" ;;
 *) echo "SIZE=$size: tiny, small or paper" >&2 && exit 2 ;;
 esac
 tasks=${TASKS:-$defaults} kinds=${KINDS:-ma shared linear alone} seeds=${SEEDS:-0}
@@ -57,8 +57,9 @@ kind_options() {
     case $1 in
     shared) echo "--softmax shared" ;;
     linear) echo "--linear 64" ;;
-    alone) echo "--no-teacher --guided 0 --lr 2e-5 --norm-warmup 0.1" ;;
+    alone) echo "--no-teacher ${rate:---lr 5e-5}" && return ;;
     esac
+    echo "$rate"
 }
 first=${seeds%% *}
 # Whether the teacher of a task is there already.
