@@ -199,6 +199,17 @@ impl Transfer<'_> {
         of("words", mine.embeddings.vocabulary, theirs.embeddings.vocabulary)?;
         of("layers", mine.layers.len(), theirs.layers.len())?;
         of("numbers per token", mine.hidden, theirs.hidden)?;
+        for (own, other) in mine.layers.iter().zip(&theirs.layers) {
+            of("heads", own.attention.heads, other.attention.heads)?;
+        }
+        if let (Ok(own), Ok(other)) = (student.tokenizer(), self.teacher.tokenizer())
+            && let Some(id) = (0..own.vocabulary() as u32).find(|id| own.token(*id) != other.token(*id))
+        {
+            let [own, other] = [own, other].map(|tokenizer| tokenizer.token(id).unwrap_or_default());
+            return Err(Error::new(format!(
+                "token {id} is \"{own}\" to the student and \"{other}\" to the teacher: they must share one vocabulary"
+            )));
+        }
         match &student.plan.functions {
             Some(functions) if *functions == self.functions => Ok(()),
             Some(_) => Err(Error::new(

@@ -3,7 +3,7 @@
 mod growth;
 mod maps;
 
-use crate::console::Out;
+use crate::console::{Out, note};
 use crate::failure::Failure;
 use crate::{files, load};
 use clap::Args;
@@ -47,7 +47,10 @@ pub fn functions(args: &FunctionsArgs) -> Result<(), Failure> {
     }
     let mut pictures =
         vec![("networks.svg", maps::draw_networks(&networks)), ("growth.svg", growth::draw(&teacher.architecture))];
-    pictures.extend(attention(args, &teacher, &student)?.map(|picture| ("attention.svg", picture)));
+    match attention(args, &teacher, &student)? {
+        Some(picture) => pictures.push(("attention.svg", picture)),
+        None => note("no attention.svg: the student's shares are of projected keys, not of tokens"),
+    }
     let folder = &args.out;
     std::fs::create_dir_all(folder).map_err(|e| Failure::new(format!("{}: cannot be made ({e})", folder.display())))?;
     let mut out = Out::new();
