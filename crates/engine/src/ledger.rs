@@ -117,11 +117,12 @@ impl Engine {
             RowSet::Sequences => 1,
         };
         let rows = |set: RowSet| -> u64 { (0..lengths.len()).map(|i| queries(set, i) as u64).sum() };
-        let scores = |attend: &Attend| -> u64 {
-            (0..lengths.len()).map(|i| pairs(attend, queries(attend.queries, i), lengths[i], globals)).sum()
+        let looks = |set: RowSet| -> Vec<Look> {
+            let look = |i: usize| Look { queries: queries(set, i), keys: lengths[i], globals };
+            (0..lengths.len()).map(look).collect()
         };
         for segment in &program.segments {
-            self.machine.count(segment, &rows, &scores, add);
+            self.machine.count(segment, &rows, &looks, add);
         }
     }
 }
@@ -132,13 +133,13 @@ type Add<'a> = dyn FnMut(Option<usize>, Part, u64) + 'a;
 impl Machine {
     /// Operations of a segment on the rows that a layout holds, with exact values; for networks without windows.
     pub(crate) fn flops_on(&self, segment: &Segment, layout: &Layout) -> u64 {
-        let scores = |attend: &Attend| -> u64 {
-            let spans = &layout.spans(attend.queries).spans;
-            spans.iter().map(|span| pairs(attend, span.queries.len(), span.keys.len(), 0)).sum()
+        let looks = |set: RowSet| -> Vec<Look> {
+            let spans = &layout.spans(set).spans;
+            spans.iter().map(|s| Look { queries: s.queries.len(), keys: s.keys.len(), globals: 0 }).collect()
         };
         let rows = |set: RowSet| layout.count(set) as u64;
         let mut flops = 0;
-        self.count(segment, &rows, &scores, &mut |_, _, count| flops += count);
+        self.count(segment, &rows, &looks, &mut |_, _, count| flops += count);
         if let Segment::Values(values) = segment {
             let rule = &self.constants.economies[values.economy].rule;
             flops += 2 * rows(RowSet::All) * (rule.inputs * rule.heads * rule.width) as u64;
@@ -146,14 +147,16 @@ impl Machine {
         flops
     }
 
-    /// Tells of a segment's operations: `rows` in a set, `scores` query-key pairs of an attention.
+    /// Tells of a segment's operations: `rows` in a set, `looks` of a set's queries at keys.
     fn count(
         &self,
         segment: &Segment,
         rows: &dyn Fn(RowSet) -> u64,
-        scores: &dyn Fn(&Attend) -> u64,
+        looks: &dyn Fn(RowSet) -> Vec<Look>,
         add: &mut Add<'_>,
     ) {
+        let scores =
+            |attend: &Attend| -> u64 { looks(attend.queries).into_iter().map(|look| pairs(attend, look)).sum() };
         match segment {
             Segment::RowLocal(local) => {
                 let count = rows(local.rows);
@@ -192,13 +195,10 @@ impl Machine {
                 };
                 let layer = Some(attend.layer);
                 if let Some(network) = attend.network {
-                    let slots = self.constants.networks[network].slots() as u64;
-                    let heads = attend.heads as u64;
-                    // A few queries: scores, then the network. Else keys and values become slots first.
-                    let each = match attend.queries {
-                        RowSet::All => 2 * width * slots * (rows(RowSet::All) + rows(attend.queries)),
-                        _ => 2 * (width + slots * heads) * scores,
-                    };
+                    let network = &self.constants.networks[network];
+                    let (slots, heads) = (network.slots() as u64, attend.heads as u64);
+                    let products = |look: &Look| network.products(look.queries, look.keys, attend.head_width) as u64;
+                    let each = 2 * heads * looks(attend.queries).iter().map(products).sum::<u64>();
                     add(layer, Part::Scores, each);
                     add(layer, Part::Values, each);
                     add(layer, Part::Norms, 2 * heads * slots * rows(attend.queries));
@@ -228,12 +228,21 @@ impl Machine {
     }
 }
 
+/// How many queries of a sequence look at how many keys, and how many of those every query sees.
+#[derive(Clone, Copy)]
+struct Look {
+    queries: usize,
+    keys: usize,
+    globals: usize,
+}
+
 /// Query-key pairs of a sequence that attention looks at. Chosen keys are taken to be spread evenly, groups to be full.
-fn pairs(attend: &Attend, queries: usize, keys: usize, globals: usize) -> u64 {
+fn pairs(attend: &Attend, look: Look) -> u64 {
+    let Look { queries, keys, globals } = look;
     if let Some(chosen) = attend.keys.filter(|chosen| chosen.keep.of(keys) < keys) {
         let groups = if chosen.by == By::Grouped { 2 } else { 1 };
         let kept = (groups * chosen.keep.of(keys)).min(keys) as u64;
-        return pairs(&Attend { keys: None, ..attend.clone() }, queries, keys, globals) * kept / keys as u64;
+        return pairs(&Attend { keys: None, ..attend.clone() }, look) * kept / keys as u64;
     }
     let at = |position: usize| {
         let (low, high) = match attend.window {

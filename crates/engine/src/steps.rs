@@ -131,7 +131,7 @@ impl Engine {
                 Segment::Attend(a) => {
                     let shape = (a.heads, a.head_width);
                     let network = a.network.map(|number| &self.machine.constants.networks[number]);
-                    let parameters = network.map_or(0, |network| 2 * network.slots() * network.tokens());
+                    let parameters = network.map_or(0, |network| network.parameters());
                     let functions = if network.is_some() { &[] } else { SOFTMAX };
                     let shared = a.network.is_some_and(|number| !seen.insert((3, number)));
                     let part = Part::Scores;

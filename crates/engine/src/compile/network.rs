@@ -5,11 +5,12 @@ use sparing_kernels::attention::ShareNetwork as Kernel;
 use sparing_model::{Error, Linear, ShareNetwork, Weights};
 
 /// `relu(W1 E (scale · s) + b1)ᵀ W2ᵀ F + b2ᵀ F` for a row s of scores; without projections E and F are not there.
+/// `heads`: their width, and the element of queries, keys and values.
 pub(crate) fn share_network(
     weights: &Weights,
     network: &ShareNetwork,
     scale: f32,
-    element: Element,
+    heads: (usize, Element),
 ) -> Result<Kernel, Error> {
     let matrix = |linear: &Linear| -> Result<Vec<f64>, Error> {
         Ok(weights.matrix(linear)?.into_iter().map(f64::from).collect())
@@ -30,7 +31,7 @@ pub(crate) fn share_network(
     };
     let narrow = |numbers: Vec<f64>, by: f64| -> Vec<f32> { numbers.into_iter().map(|x| (x * by) as f32).collect() };
     let (keys, values) = (narrow(keys, f64::from(scale)), narrow(values, 1.0));
-    Ok(Kernel::new(&keys, &bias(&network.hidden)?, &values, &narrow(rest, 1.0), element))
+    Ok(Kernel::new(&keys, &bias(&network.hidden)?, &values, &narrow(rest, 1.0), heads))
 }
 
 /// `[rows, columns]` to `[columns, rows]`.

@@ -32,7 +32,7 @@ pub(crate) struct Workspace {
     /// Pooled probabilities, one vector or one row of queries per key.
     pooled: Aligned<f32>,
     chosen: chosen::Space,
-    mixed: network::Space,
+    network: network::Space,
 }
 
 /// What attention computes besides `softmax(q kᵀ · scale) v`.

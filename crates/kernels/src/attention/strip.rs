@@ -428,7 +428,7 @@ unsafe fn lay_out_values<S: Simd>(v: Rows, to: *mut u32) {
         },
     }
 }
-kernel!(lay_out_values_at = lay_out_values(v: Rows, to: *mut u32));
+kernel!(pub(super) lay_out_values_at = lay_out_values(v: Rows, to: *mut u32));
 
 /// Turns a block's raw scores into probabilities relative to the panel's running maximum, in place (as bf16 pairs of
 /// keys where the values are), and brings maximum, sum and result up to date.

@@ -143,9 +143,10 @@ impl<'a> Compiler<'a> {
     /// What stands in softmax's place.
     fn network(&mut self, attention: &'a Attention) -> Result<Option<usize>, Error> {
         let Some(network) = &attention.network else { return Ok(None) };
-        let (weights, element, scale) = (self.collector.weights, self.element, attention.scale);
-        let make = || share_network(weights, network, scale, element);
-        self.collector.network(&format!("{network:?} {scale}"), make).map(Some)
+        let (weights, scale) = (self.collector.weights, attention.scale);
+        let heads = (attention.head_width, self.element);
+        let make = || share_network(weights, network, scale, heads);
+        self.collector.network(&format!("{network:?} {scale} {heads:?}"), make).map(Some)
     }
 
     /// Longformer: tokens that attend globally have projections of their own and see everything.
