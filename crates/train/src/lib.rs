@@ -42,6 +42,7 @@ mod ranges;
 mod rows;
 mod schedule;
 mod session;
+mod sines;
 mod student;
 mod summary;
 mod ticket;

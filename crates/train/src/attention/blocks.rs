@@ -1,7 +1,7 @@
 //! Sequences in blocks: how local and sparse kinds skip work. What is not looked at is not gathered.
 
 use super::input::{HIDDEN, Heads, constant};
-use super::work::{product, softmax};
+use super::work::{moved, product, softmax};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// `[groups, length, width]` as `[groups, blocks, size, width]`, zeros behind the end.
@@ -34,7 +34,11 @@ impl Table {
     /// The blocks of each block; shorter lists are filled up with nothing.
     pub(crate) fn new(lists: Vec<Vec<Option<usize>>>) -> Table {
         let most = lists.iter().map(Vec::len).max().unwrap_or(0);
-        Table(lists.into_iter().map(|list| list.into_iter().chain([None; 64]).take(most).collect()).collect())
+        let filled = |mut list: Vec<Option<usize>>| {
+            list.resize(most, None);
+            list
+        };
+        Table(lists.into_iter().map(filled).collect())
     }
 
     /// `before` blocks before each, itself and `after` blocks after it.
@@ -60,6 +64,7 @@ impl Table {
         }
         let flat: Vec<i32> = self.0.iter().flatten().map(|block| block.unwrap_or(0) as i32).collect();
         let (rows, count) = (self.0.len(), flat.len());
+        moved(groups * count * size * width);
         let flat = Tensor::<1, Int>::from_data(TensorData::new(flat, [count]), &x.device().without_autodiff());
         let found = x.reshape([groups, blocks, size * width]).select(1, flat);
         found.reshape([groups, rows, self.each() * size, width])

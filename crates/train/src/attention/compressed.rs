@@ -5,7 +5,7 @@ use super::fresh::{Begin, Fresh, Sizes};
 use super::full::dense;
 use super::input::{HIDDEN, Heads, Input, constant};
 use super::work::product;
-use super::{Attention, at_least_one, projections};
+use super::{Attention, projections, some_tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -22,7 +22,7 @@ pub struct MemoryCompressed {
 
 impl Attention for MemoryCompressed {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("factor", self.factor)
+        some_tokens("factor", self.factor)
     }
 
     fn causal(&self) -> bool {
@@ -40,7 +40,7 @@ impl Attention for MemoryCompressed {
 }
 
 /// The two convolutions, shared by all heads: `[factor * head width, head width]`.
-pub(super) fn compression(sizes: &Sizes, factor: usize) -> Vec<Fresh> {
+fn compression(sizes: &Sizes, factor: usize) -> Vec<Fresh> {
     let width = sizes.head_width();
     let begin = Begin::Normal(1.0 / ((factor * width) as f64).sqrt());
     ["compress.key", "compress.value"].map(|name| Fresh::new(name, &[factor * width, width], begin)).to_vec()
@@ -59,12 +59,8 @@ impl MemoryCompressed {
         let [groups, length, width] = heads.dims();
         let factor = self.factor.min(length);
         let count = length.div_ceil(factor);
-        let present = heads.present(length);
         let of = |x: &Tensor<3>, kernel: &Tensor<2>| {
-            let x = match &present {
-                Some(present) => x.clone() * present.clone(),
-                None => x.clone(),
-            };
+            let x = heads.without_padding(x.clone());
             compressed(x, &kernel.clone().slice_dim(0, 0..factor * width), factor)
         };
         let (key, value) = (of(&heads.key, key), of(&heads.value, value));

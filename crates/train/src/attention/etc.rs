@@ -5,7 +5,7 @@ use super::fresh::{Begin, Fresh, Sizes};
 use super::globals::Windowed;
 use super::input::{Heads, Input};
 use super::work::product;
-use super::{Attention, at_least_one, projections, relative};
+use super::{Attention, projections, relative, some_tokens, tokens};
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -26,8 +26,9 @@ pub struct Etc {
 
 impl Attention for Etc {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("globals", self.globals)?;
-        at_least_one("radius", self.radius)
+        some_tokens("globals", self.globals)?;
+        tokens("labels", self.labels)?;
+        some_tokens("radius", self.radius)
     }
 
     fn prefix(&self) -> usize {

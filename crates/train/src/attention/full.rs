@@ -3,7 +3,7 @@
 use super::Attention;
 use super::input::{HIDDEN, Heads, Input, constant};
 use super::work::{product, softmax};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
@@ -25,11 +25,14 @@ impl Attention for Full {
 /// Full attention of these heads.
 pub(crate) fn full(heads: &Heads) -> Tensor<3> {
     let [_, length, _] = heads.dims();
-    let causal = heads.causal.then(|| {
-        let value = |i: usize| if i % length > i / length { HIDDEN } else { 0.0 };
-        constant((0..length * length).map(value).collect(), [1, length, length], &heads.device())
-    });
+    let causal = heads.causal.then(|| later(length, length, &heads.device()));
     dense(heads.scaled_query(), heads.key.clone(), heads.value.clone(), [heads.padding(length), causal])
+}
+
+/// What to add to scores so that no query sees a later key: `[1, queries, keys]`.
+pub(crate) fn later(queries: usize, keys: usize, device: &Device) -> Tensor<3> {
+    let value = |at: usize| if at % keys > at / keys { HIDDEN } else { 0.0 };
+    constant((0..queries * keys).map(value).collect(), [1, queries, keys], device)
 }
 
 /// `softmax(q kᵀ + masks) v` of `[groups, queries, width]` and `[groups, keys, width]`.

@@ -1,46 +1,61 @@
 //! Image Transformer's two-dimensional form (Parmar et al. 2018, <https://arxiv.org/abs/1802.05751>).
 
-use super::blocks::extended;
-use super::blocks::{Part, Table, masked, together};
-use super::input::{Heads, Input};
+use super::blocks::{Part, Table, extended, masked, together};
+use super::input::Input;
+use super::picture::{Picture, columns};
 use super::work::product;
-use super::{Attention, at_least_one};
+use super::{Attention, knob, some_tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Pictures in squares of `block` x `block` pixels; a pixel looks at its square and the eight around it. Time and memory
-/// O(n · 9 · block²).
+/// O(n · 9 · block²). The paper's causal form, square after square, is not here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// Pixels of a row of the picture.
-    pub columns: usize,
+    /// Pixels of a row; if left out those of the task's pictures, or about the root of the longest sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<usize>,
     /// Pixels of a square's side.
     pub block: usize,
 }
 
 impl Attention for Image {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("block", self.block)?;
-        at_least_one("columns", self.columns)?;
-        if !self.columns.is_multiple_of(self.block) {
-            return Err(Error::new("attention: a row of the picture is not a whole number of blocks"));
-        }
-        Ok(())
+        knob("attention", "block", self.block, 1..=64)?;
+        let Some(columns) = self.columns else { return Ok(()) };
+        some_tokens("columns", columns)?;
+        self.squares(columns)
+    }
+
+    fn fits(&self, columns: Option<usize>) -> Result<(), Error> {
+        self.columns.or(columns).map_or(Ok(()), |columns| self.squares(columns))
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        input.by_head(|heads| Ok(self.mix(heads)))
+        self.fits(input.layout.columns)?;
+        let (before, columns) = (input.layout.before, columns(self.columns, &input.layout, self.block));
+        input.by_head(|heads| Ok(self.mix(&Picture::new(heads, before), columns)))
     }
 }
 
 impl Image {
-    fn mix(&self, heads: &Heads) -> Tensor<3> {
+    /// Refuses rows of so many pixels if they are not a whole number of squares.
+    fn squares(&self, columns: usize) -> Result<(), Error> {
+        if columns.is_multiple_of(self.block) {
+            return Ok(());
+        }
+        let message = format!("attention: rows of {columns} pixels are not a multiple of block, {}", self.block);
+        Err(Error::new(message))
+    }
+
+    fn mix(&self, picture: &Picture<'_>, columns: usize) -> Tensor<3> {
+        let heads = &picture.pixels;
         let [groups, length, width] = heads.dims();
         let side = self.block;
-        let across = self.columns / side;
-        let down = length.div_ceil(self.columns * side);
+        let across = columns / side;
+        let down = length.div_ceil(columns * side);
         let (all, size) = (down * across * side * side, side * side);
         let squares = |x: Tensor<3>| {
             let width = x.dims()[2];
@@ -55,12 +70,14 @@ impl Image {
         };
         let table = Table::new((0..down * across).map(around).collect());
         let query = squares(heads.scaled_query());
-        let scores = product(query, table.gather(squares(heads.key.clone())).transpose());
+        let scores = product(query.clone(), table.gather(squares(heads.key.clone())).transpose());
         let padding =
             heads.padding(all).map(|padding| table.gather(squares(padding.reshape([groups, all, 1]))).swap_dims(2, 3));
         let scores = masked(scores, [padding, table.mask(size, |_| false, &heads.device())]);
-        let mixed = together(vec![Part { scores, values: table.gather(squares(heads.value.clone())) }]);
+        let mut parts = vec![Part { scores, values: table.gather(squares(heads.value.clone())) }];
+        parts.extend(picture.besides(query));
+        let mixed = together(parts);
         let back = mixed.reshape([groups * down, across, side, side * width]).swap_dims(1, 2);
-        back.reshape([groups, all, width]).slice_dim(1, 0..length)
+        picture.whole(back.reshape([groups, all, width]).slice_dim(1, 0..length))
     }
 }

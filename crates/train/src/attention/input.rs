@@ -1,5 +1,6 @@
 //! What a mechanism is given: rows, where they end, and its tensors.
 
+use super::work::moved;
 use crate::Parameters;
 use crate::layers;
 use crate::ops::on_host;
@@ -9,8 +10,8 @@ use std::ops::Range;
 
 /// Added to scores that must not count: large enough that nothing is left of them, and still a number.
 pub(crate) const HIDDEN: f32 = -1e9;
-/// Without gradients, on the CPU, from this length on heads are taken one by one: what is in between stays small.
-const ONE_BY_ONE: usize = 512;
+/// The length from which [`Input::one_by_one`] is worth it.
+pub const ONE_BY_ONE: usize = 512;
 
 /// What a layer's attention reads.
 pub struct Input<'a> {
@@ -22,6 +23,10 @@ pub struct Input<'a> {
     pub heads: usize,
     /// No token sees a later one.
     pub causal: bool,
+    /// What is known of all sequences.
+    pub layout: Layout,
+    /// Without gradients, on the CPU, from this length on heads are taken one by one: what is in between stays small.
+    pub one_by_one: usize,
     /// Decides what is drawn in this pass.
     pub seed: u64,
     /// Where the layer's tensors are.
@@ -30,6 +35,25 @@ pub struct Input<'a> {
     pub prefix: &'a str,
     /// Queries, keys and values of all heads, if they are known already: to time attention alone.
     pub known: Option<&'a Heads>,
+}
+
+/// What is known of all sequences of a task, whatever this batch holds of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Tokens of the longest there may be, with those before it. A number of parts is counted by it, so that padding
+    /// changes none.
+    pub longest: usize,
+    /// Tokens before the first of each sequence that are not of it.
+    pub before: usize,
+    /// Pixels of a row, if sequences are pictures.
+    pub columns: Option<usize>,
+}
+
+impl Layout {
+    /// Sequences of up to `longest` tokens with nothing before them.
+    pub fn of(longest: usize) -> Layout {
+        Layout { longest, before: 0, columns: None }
+    }
 }
 
 /// Queries, keys and values of some heads of some sequences. A group is one head of one sequence.
@@ -81,11 +105,7 @@ impl Input<'_> {
 
     /// The rows, padding zero.
     pub fn present_rows(&self) -> Tensor<3> {
-        let [_, length, _] = self.dims();
-        match present(self.lengths, length, &self.x.device()) {
-            Some(present) => self.x.clone() * present,
-            None => self.x.clone(),
-        }
+        without_padding(self.x.clone(), self.lengths)
     }
 
     /// Queries, keys and values of all heads.
@@ -96,10 +116,14 @@ impl Input<'_> {
 
     /// All heads with these queries, keys and values, `[batch * heads, length, head width]`.
     pub fn heads_of(&self, query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Heads {
-        let lengths: Vec<usize> =
-            self.lengths.iter().flat_map(|length| std::iter::repeat_n(*length, self.heads)).collect();
+        self.some_heads_of(self.heads, query, key, value)
+    }
+
+    /// The same where each sequence has this many heads.
+    pub fn some_heads_of(&self, heads: usize, query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Heads {
+        let lengths: Vec<usize> = self.lengths.iter().flat_map(|real| std::iter::repeat_n(*real, heads)).collect();
         let groups = 0..lengths.len();
-        Heads { query, key, value, lengths, causal: self.causal, groups, heads: self.heads }
+        Heads { query, key, value, lengths, causal: self.causal, groups, heads }
     }
 
     /// Attention that takes every head by itself: all at once, or one by one where memory matters more than the number
@@ -111,7 +135,7 @@ impl Input<'_> {
     /// The same with these heads; there may be fewer keys than queries.
     pub fn each(&self, all: &Heads, mix: impl Fn(&Heads) -> Result<Tensor<3>, Error>) -> Result<Tensor<3>, Error> {
         let device = self.x.device();
-        if device.is_autodiff() || !on_host(&device) || self.dims()[1] < ONE_BY_ONE {
+        if device.is_autodiff() || !on_host(&device) || self.dims()[1] < self.one_by_one {
             return mix(all);
         }
         let each: Result<Vec<_>, Error> = all.groups.clone().map(|group| mix(&all.only(group))).collect();
@@ -135,6 +159,7 @@ pub(crate) fn unfolded(groups: Tensor<3>, heads: usize) -> Tensor<2> {
 
 /// Numbers of the host on a device, in the graph of gradients if that is one.
 pub(crate) fn constant<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
+    moved(values.len());
     let plain = Tensor::from_data(TensorData::new(values, shape), &device.clone().without_autodiff());
     if device.is_autodiff() { plain.autodiff() } else { plain }
 }
@@ -186,6 +211,24 @@ impl Heads {
         present(&self.lengths, length, &self.device())
     }
 
+    /// Rows of these groups, `[groups, length, any width]`, those of padding zero.
+    pub fn without_padding(&self, rows: Tensor<3>) -> Tensor<3> {
+        without_padding(rows, &self.lengths)
+    }
+
+    /// The tokens from this one on, which are then all there are.
+    pub fn after(&self, first: usize) -> Heads {
+        let length = self.dims()[1];
+        let rest = |rows: &Tensor<3>| rows.clone().slice_dim(1, first..length);
+        Heads {
+            query: rest(&self.query),
+            key: rest(&self.key),
+            value: rest(&self.value),
+            lengths: self.lengths.iter().map(|real| real.saturating_sub(first)).collect(),
+            ..self.clone()
+        }
+    }
+
     /// A tensor `[heads, rest]` for these groups: `[groups, rows, rest / rows]`.
     pub fn own(&self, tensor: Tensor<2>, rows: usize) -> Tensor<3> {
         let [heads, rest] = tensor.dims();
@@ -209,6 +252,13 @@ fn padding(lengths: &[usize], length: usize, device: &Device) -> Option<Tensor<3
         row[(*real).min(length)..].fill(HIDDEN);
     }
     Some(constant(values, [lengths.len(), 1, length], device))
+}
+
+fn without_padding(rows: Tensor<3>, lengths: &[usize]) -> Tensor<3> {
+    match present(lengths, rows.dims()[1], &rows.device()) {
+        Some(present) => rows * present,
+        None => rows,
+    }
 }
 
 fn present(lengths: &[usize], length: usize, device: &Device) -> Option<Tensor<3>> {

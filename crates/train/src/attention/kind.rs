@@ -3,11 +3,14 @@
 use super::{
     Attention, Axial, BigBird, Compressive, Etc, Fixed, Full, Graded, Image, Input, Linear, Linformer, Local,
     LongShort, Longformer, MemoryCompressed, MonteCarlo, Nystrom, Performer, Reformer, Routing, Set, SignMatching,
-    Sinkhorn, SoftmaxNetwork, Strided, Synthesizer, TransformerXl,
+    Sinkhorn, Sizes, SoftmaxNetwork, Strided, Synthesizer, TransformerXl,
 };
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
+
+/// Of a layer: 8 GiB.
+const MOST_NUMBERS: u128 = 1 << 31;
 
 /// A mechanism with its knobs: `{"kind": "local", "block": 64}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,6 +76,20 @@ impl Kind {
             Kind::MonteCarlo(kind) => kind,
             Kind::Graded(kind) => kind,
         }
+    }
+
+    /// Refuses knobs that make no sense, or whose tensors no machine holds.
+    pub fn check(&self, sizes: &Sizes) -> Result<(), Error> {
+        let mechanism = self.mechanism();
+        mechanism.check()?;
+        let numbers = |shape: &[usize]| shape.iter().fold(1u128, |all, size| all.saturating_mul(*size as u128));
+        let all: u128 = mechanism.tensors(sizes).iter().map(|fresh| numbers(&fresh.shape)).sum();
+        if all > MOST_NUMBERS {
+            return Err(Error::new(format!(
+                "attention: the tensors of a layer have {all} numbers, more than {MOST_NUMBERS}; take smaller knobs"
+            )));
+        }
+        Ok(())
     }
 
     /// Attends, once knobs and input are known to fit: `[batch * heads, length, width / heads]`.

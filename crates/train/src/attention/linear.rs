@@ -18,10 +18,7 @@ impl Attention for Linear {
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
         input.by_head(|heads| {
-            let mut key = features(heads.key.clone());
-            if let Some(present) = heads.present(heads.dims()[1]) {
-                key = key * present;
-            }
+            let key = heads.without_padding(features(heads.key.clone()));
             Ok(kernelised::mix(|| features(heads.query.clone()), key, heads.value.clone(), heads.causal))
         })
     }

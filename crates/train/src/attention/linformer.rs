@@ -4,7 +4,7 @@ use super::fresh::{Begin, Fresh, Sizes};
 use super::full::dense;
 use super::input::{Heads, Input};
 use super::work::product;
-use super::{Attention, at_least_one, projections};
+use super::{Attention, projections, some_tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -23,7 +23,7 @@ pub struct Linformer {
 
 impl Attention for Linformer {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("rank", self.rank)
+        some_tokens("rank", self.rank)
     }
 
     fn tensors(&self, sizes: &Sizes) -> Vec<Fresh> {

@@ -2,9 +2,9 @@
 
 use super::fresh::{Begin, Fresh, Sizes};
 use super::full::full;
-use super::input::{Heads, Input, folded};
+use super::input::{Input, folded};
 use super::work::softmax;
-use super::{Attention, at_least_one};
+use super::{Attention, knob};
 use crate::layers;
 use burn::tensor::Tensor;
 use burn::tensor::activation::sigmoid;
@@ -25,9 +25,9 @@ pub struct LongShort {
 
 impl Attention for LongShort {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("kernel", self.kernel)?;
+        knob("attention", "kernel", self.kernel, 1..=4095)?;
         if self.kernel.is_multiple_of(2) {
-            return Err(Error::new("attention: the kernel must be an odd number"));
+            return Err(Error::new(format!("attention: kernel is {}; an odd number is expected", self.kernel)));
         }
         Ok(())
     }
@@ -63,10 +63,8 @@ impl Attention for LongShort {
         let left = part(0, half);
         let mapped =
             |name: &str| Ok::<_, Error>(folded(layers::linear(left.clone(), input.tensor(name)?, None), batch, long));
-        let lengths: Vec<usize> = input.lengths.iter().flat_map(|real| std::iter::repeat_n(*real, long)).collect();
         let (query, key, value) = (mapped("query.weight")?, mapped("key.weight")?, mapped("value.weight")?);
-        let groups = 0..batch * long;
-        let attended = full(&Heads { query, key, value, lengths, causal: input.causal, groups, heads: long });
+        let attended = full(&input.some_heads_of(long, query, key, value));
         let convolved = self.convolved(input, part(half, width), short)?;
         let apart = |x: Tensor<3>, heads: usize| {
             let width = x.dims()[2];
@@ -86,20 +84,8 @@ impl LongShort {
         let map = |name: &str| Ok::<_, Error>(layers::linear(x.clone(), input.tensor(name)?, None));
         let value = folded(map("short.value")? * sigmoid(map("short.gate")?), batch, heads);
         let groups = batch * heads;
-        let lengths: Vec<usize> = input.lengths.iter().flat_map(|real| std::iter::repeat_n(*real, heads)).collect();
-        let known = Heads {
-            query: value.clone(),
-            key: value.clone(),
-            value: value.clone(),
-            lengths,
-            causal: input.causal,
-            groups: 0..groups,
-            heads,
-        };
-        let value = match known.present(length) {
-            Some(present) => value * present,
-            None => value,
-        };
+        let known = input.some_heads_of(heads, value.clone(), value.clone(), value.clone());
+        let value = known.without_padding(value);
         let weights = match self.dynamic {
             true => softmax(folded(map("short.kernel")?, batch, heads)),
             false => softmax(known.own(input.tensor("short.kernel")?, 1)),

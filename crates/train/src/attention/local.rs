@@ -4,7 +4,7 @@
 use super::blocks::{Part, Table, band, join, masked, split, together};
 use super::input::{Heads, Input};
 use super::work::product;
-use super::{Attention, at_least_one};
+use super::{Attention, some_tokens, tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -25,7 +25,9 @@ pub struct Local {
 
 impl Attention for Local {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("block", self.block)
+        tokens("before", self.before)?;
+        tokens("after", self.after)?;
+        some_tokens("block", self.block)
     }
 
     fn causal(&self) -> bool {
@@ -40,10 +42,11 @@ impl Attention for Local {
 impl Local {
     pub(crate) fn mix(&self, heads: &Heads) -> Tensor<3> {
         let [_, length, _] = heads.dims();
-        let (size, before) = (self.block.min(length), self.before);
-        let after = if heads.causal { 0 } else { self.after };
+        let size = self.block.min(length);
         let query = split(heads.scaled_query(), size);
         let blocks = query.dims()[1];
+        let before = self.before.min(blocks - 1);
+        let after = if heads.causal { 0 } else { self.after.min(blocks - 1) };
         let table = Table::window(blocks, before, after);
         let gather = |x: &Tensor<3>| table.gather(split(x.clone(), size));
         let device = heads.device();

@@ -3,7 +3,7 @@
 use super::blocks::{Table, band};
 use super::globals::Windowed;
 use super::input::{Heads, Input};
-use super::{Attention, at_least_one};
+use super::{Attention, knob, tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -23,7 +23,8 @@ pub struct Longformer {
 
 impl Attention for Longformer {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("half the window", self.window / 2)
+        tokens("globals", self.globals)?;
+        knob("attention", "window", self.window, 2..=1 << 20)
     }
 
     fn causal(&self) -> bool {

@@ -3,8 +3,10 @@
 //! A mechanism turns rows into rows of heads: it makes queries, keys and values of them if it wants any, and mixes. Its
 //! knobs are data. Plain tensor operations, so that gradients and GPUs come by themselves.
 
+mod axial;
 mod bigbird;
 mod blocks;
+mod choose;
 mod compressed;
 mod etc;
 mod fresh;
@@ -24,6 +26,7 @@ mod network;
 mod nystrom;
 mod performer;
 mod permute;
+mod picture;
 mod recurrent;
 mod reformer;
 mod relative;
@@ -37,13 +40,14 @@ mod synthesizer;
 mod tests;
 mod work;
 
+pub use axial::Axial;
 pub use bigbird::BigBird;
 pub use compressed::MemoryCompressed;
 pub use etc::Etc;
 pub use fresh::{Begin, Fresh, Sizes};
 pub use full::Full;
 pub use image::Image;
-pub use input::{Heads, Input};
+pub use input::{Heads, Input, Layout, ONE_BY_ONE};
 pub use kind::{Kind, catalogue};
 pub use linear::Linear;
 pub use linformer::Linformer;
@@ -60,19 +64,25 @@ pub use routing::Routing;
 pub use sampled::{Graded, MonteCarlo};
 pub use set::Set;
 pub use sinkhorn::Sinkhorn;
-pub use sparse::{Axial, Fixed, Strided};
+pub use sparse::{Fixed, Strided};
 pub use synthesizer::{Scores, Synthesizer};
-pub use work::counted;
+pub use work::{Work, counted};
 
 pub(crate) use input::{constant, unfolded};
 
 use burn::tensor::Tensor;
 use sparing_model::Error;
+use std::ops::RangeInclusive;
 
 /// One way to attend.
 pub trait Attention {
     /// Refuses knobs that make no sense.
     fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Refuses pictures with rows of so many pixels, if sequences are pictures, where they do not fit its knobs.
+    fn fits(&self, _columns: Option<usize>) -> Result<(), Error> {
         Ok(())
     }
 
@@ -102,7 +112,28 @@ pub(crate) fn projections(sizes: &Sizes) -> Vec<Fresh> {
         .to_vec()
 }
 
-/// For [`Attention::check`].
-pub(crate) fn at_least_one(knob: &str, value: usize) -> Result<(), Error> {
-    if value > 0 { Ok(()) } else { Err(Error::new(format!("attention: {knob} is 0; at least 1 is needed"))) }
+/// Refuses a number outside a range, in one line that names it.
+pub(crate) fn knob(of: &str, name: &str, value: usize, range: RangeInclusive<usize>) -> Result<(), Error> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = (range.start(), range.end());
+    Err(Error::new(format!("{of}: {name} is {value}; a number from {least} to {most} is expected")))
 }
+
+/// For [`Attention::check`]: tokens, or parts of a sequence, no more than any sequence has.
+pub(crate) fn tokens(name: &str, value: usize) -> Result<(), Error> {
+    knob("attention", name, value, 0..=MOST_TOKENS)
+}
+
+/// The same, and not none.
+pub(crate) fn some_tokens(name: &str, value: usize) -> Result<(), Error> {
+    knob("attention", name, value, 1..=MOST_TOKENS)
+}
+
+/// For [`Attention::check`]: how often something is repeated.
+pub(crate) fn rounds(name: &str, value: usize) -> Result<(), Error> {
+    knob("attention", name, value, 1..=1000)
+}
+
+const MOST_TOKENS: usize = 1 << 20;

@@ -4,7 +4,7 @@ use super::fresh::{Begin, Fresh, Sizes};
 use super::input::Input;
 use super::linformer::{shortened, shortening};
 use super::work::product;
-use super::{Attention, at_least_one, projections};
+use super::{Attention, projections, some_tokens};
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct SoftmaxNetwork {
 
 impl Attention for SoftmaxNetwork {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("keys", self.keys)
+        some_tokens("keys", self.keys)
     }
 
     fn tensors(&self, sizes: &Sizes) -> Vec<Fresh> {

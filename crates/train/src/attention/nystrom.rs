@@ -3,17 +3,18 @@
 use super::blocks::extended;
 use super::input::{HIDDEN, Heads, Input, constant};
 use super::work::{product, softmax};
-use super::{Attention, at_least_one};
-use burn::tensor::Tensor;
+use super::{Attention, rounds, some_tokens};
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Nyström's method with the means of segments as landmarks: three softmaxes of `n x m`, `m x m` and `m x n`, the middle one
-/// inverted by iteration. Time and memory O(n · landmarks). No causal form.
+/// inverted by iteration. Segments are of one size, so that shorter sequences have fewer. Time and memory O(n · landmarks). No
+/// causal form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nystrom {
-    /// Segments.
+    /// Segments of the longest sequence.
     pub landmarks: usize,
     /// Rounds of inversion.
     pub rounds: usize,
@@ -21,19 +22,54 @@ pub struct Nystrom {
 
 impl Attention for Nystrom {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("landmarks", self.landmarks)?;
-        at_least_one("rounds", self.rounds)
+        some_tokens("landmarks", self.landmarks)?;
+        rounds("rounds", self.rounds)
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        input.by_head(|heads| Ok(self.mix(heads)))
+        let size = input.layout.longest.div_ceil(self.landmarks);
+        input.by_head(|heads| Ok(self.mix(heads, size)))
+    }
+}
+
+/// What to add to scores of segments' means so that empty ones do not count.
+struct Empty {
+    /// `[groups, 1, segments]`.
+    from_tokens: Tensor<3>,
+    /// `[groups, segments, segments]`: an empty one sees itself only, so that the others' inverse is as without it.
+    from_segments: Tensor<3>,
+}
+
+impl Empty {
+    /// Of how many tokens are in each segment of each group; `None`: there are some in all.
+    fn new(tokens: &[usize], groups: usize, device: &Device) -> Option<Empty> {
+        if tokens.iter().all(|tokens| *tokens > 0) {
+            return None;
+        }
+        let count = tokens.len() / groups;
+        let hidden = |hidden: bool| if hidden { HIDDEN } else { 0.0 };
+        let from_tokens = tokens.iter().map(|tokens| hidden(*tokens == 0)).collect();
+        let pair = |group: &[usize], at: usize| match (group[at / count], at / count == at % count) {
+            (0, same) => !same,
+            _ => group[at % count] == 0,
+        };
+        let square = |group| (0..count * count).map(move |at| hidden(pair(group, at)));
+        Some(Empty {
+            from_tokens: constant(from_tokens, [groups, 1, count], device),
+            from_segments: constant(
+                tokens.chunks_exact(count).flat_map(square).collect(),
+                [groups, count, count],
+                device,
+            ),
+        })
     }
 }
 
 impl Nystrom {
-    fn mix(&self, heads: &Heads) -> Tensor<3> {
+    /// With segments of `size` tokens.
+    fn mix(&self, heads: &Heads, size: usize) -> Tensor<3> {
         let [groups, length, width] = heads.dims();
-        let size = length.div_ceil(self.landmarks);
+        let size = size.clamp(1, length);
         let count = length.div_ceil(size);
         // Segments end where the tokens end: how many tokens each has, and which have none.
         let tokens = |real: &usize| (0..count).map(|at| real.saturating_sub(at * size).min(size)).collect::<Vec<_>>();
@@ -41,21 +77,20 @@ impl Nystrom {
         let device = heads.device();
         let over = tokens.iter().map(|tokens| 1.0 / (*tokens).max(1) as f32).collect();
         let over = constant(over, [groups, count, 1], &device);
-        let empty = tokens.iter().map(|tokens| if *tokens == 0 { HIDDEN } else { 0.0 }).collect();
-        let empty = constant(empty, [groups, 1, count], &device);
-        let present = heads.present(length);
+        let empty = Empty::new(&tokens, groups, &device);
         let means = |x: Tensor<3>| {
-            let x = match &present {
-                Some(present) => x * present.clone(),
-                None => x,
-            };
-            let sums = extended(x, count * size).reshape([groups * count, size, width]).sum_dim(1);
+            let sums =
+                extended(heads.without_padding(x), count * size).reshape([groups * count, size, width]).sum_dim(1);
             sums.reshape([groups, count, width]) * over.clone()
         };
         let query = heads.scaled_query();
         let (asked, known) = (means(query.clone()), means(heads.key.clone()));
-        let left = softmax(product(query, known.clone().transpose()) + empty.clone());
-        let middle = softmax(product(asked.clone(), known.transpose()) + empty);
+        let mut left = product(query, known.clone().transpose());
+        let mut middle = product(asked.clone(), known.transpose());
+        if let Some(empty) = empty {
+            (left, middle) = (left + empty.from_tokens, middle + empty.from_segments);
+        }
+        let (left, middle) = (softmax(left), softmax(middle));
         let right = product(asked, heads.key.clone().transpose());
         let right = softmax(match heads.padding(length) {
             Some(padding) => right + padding,

@@ -1,9 +1,9 @@
 //! Performer (Choromanski et al. 2020, <https://arxiv.org/abs/2009.14794>): FAVOR+.
 
 use super::fresh::{Begin, Fresh, Sizes};
-use super::input::{HIDDEN, Input};
+use super::input::Input;
 use super::work::{map, softmax, softmax_and_sums};
-use super::{Attention, at_least_one, kernelised, projections};
+use super::{Attention, kernelised, knob, projections};
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ const LEAST: f64 = 1e-3;
 
 impl Attention for Performer {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("features", self.features)
+        knob("attention", "features", self.features, 1..=1 << 16)
     }
 
     fn causal(&self) -> bool {
@@ -78,8 +78,8 @@ impl Performer {
         }
     }
 
-    /// Features of keys `[groups, length, width]`, and what those of each are to be multiplied by; padding counts nothing. Softmax's are a
-    /// softmax and its sum. The largest sum of a group is divided out, which cancels too.
+    /// Features of keys `[groups, length, width]`, and the logarithm of what those of each are to be multiplied by; padding counts
+    /// nothing. Softmax's are a softmax and its sum.
     fn of_keys(&self, along: Tensor<3>, key: Tensor<3>, padding: Option<Tensor<3>>) -> (Tensor<3>, Option<Tensor<3>>) {
         match self.function {
             Function::Softmax => {
@@ -90,15 +90,9 @@ impl Performer {
                     None => half,
                 };
                 let (features, sums) = softmax_and_sums(along);
-                let size = sums - less;
-                let most = size.clone().detach().max_dim(1);
-                (features, Some((size - most).exp()))
+                (features, Some(sums - less))
             }
-            Function::Relu => {
-                let features = relu(along).add_scalar(LEAST);
-                let weight = padding.map(|padding| padding.div_scalar(-HIDDEN).add_scalar(1.0));
-                (features, weight)
-            }
+            Function::Relu => (relu(along).add_scalar(LEAST), padding),
         }
     }
 }

@@ -1,20 +1,22 @@
 //! Segments that remember those before: Transformer-XL (Dai et al. 2019, <https://arxiv.org/abs/1901.02860>) and the
 //! Compressive Transformer (Rae et al. 2019, <https://arxiv.org/abs/1911.05507>).
 //!
-//! What a segment remembers are hidden states of the layer below, through which no gradient flows. All of those of a whole
-//! sequence are known when the layer is computed, so that all segments run at once.
+//! What a segment remembers are hidden states of the layer below. No gradient flows into them; the maps from them to keys and
+//! values learn all the same, as in the papers. All hidden states of a whole sequence are known when the layer is computed, so
+//! that all segments run at once.
 
 use super::blocks::{Part, Table, band, join, masked, split, together};
-use super::compressed::{compressed, compression};
+use super::compressed::compressed;
 use super::fresh::{Begin, Fresh, Sizes};
 use super::input::{Heads, Input, constant, folded};
 use super::work::product;
-use super::{Attention, at_least_one, projections, relative};
+use super::{Attention, projections, relative, some_tokens, tokens};
 use crate::layers;
-use crate::lra::sines;
+use crate::sines::sines;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
+use std::ops::Range;
 
 /// Tokens see their segment and `memory` segments before it; positions are distances. Time and memory O(n · segment ·
 /// (1 + memory)).
@@ -27,8 +29,9 @@ pub struct TransformerXl {
     pub memory: usize,
 }
 
-/// The same, and `compressed` older segments, of which `rate` tokens have become one by a learned convolution. It is trained
-/// by the task; the paper trains it to keep what attention would have read. Time and memory O(n · segment · (1 + memory +
+/// The same, and `compressed` older segments, of whose hidden states `rate` have become one by a learned convolution; keys and
+/// values are made of the result. The convolution is trained by the task; the paper trains it to keep what attention would have
+/// read. Time and memory O(n · segment · (1 + memory +
 /// compressed / rate)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,7 +48,8 @@ pub struct Compressive {
 
 impl Attention for TransformerXl {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("segment", self.segment)
+        tokens("memory", self.memory)?;
+        some_tokens("segment", self.segment)
     }
 
     fn causal(&self) -> bool {
@@ -57,17 +61,20 @@ impl Attention for TransformerXl {
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        Remembering { segment: self.segment, memory: self.memory, older: None }.attend(input)
+        let whole = Remembering { segment: self.segment, memory: self.memory, older: None };
+        whole.up_to(input.dims()[1]).attend(input)
     }
 }
 
 impl Attention for Compressive {
     fn check(&self) -> Result<(), Error> {
         for (knob, value) in [("segment", self.segment), ("compressed", self.compressed), ("rate", self.rate)] {
-            at_least_one(knob, value)?;
+            some_tokens(knob, value)?;
         }
+        tokens("memory", self.memory)?;
         if !self.segment.is_multiple_of(self.rate) {
-            return Err(Error::new("attention: a segment is not a multiple of the rate"));
+            let (segment, rate) = (self.segment, self.rate);
+            return Err(Error::new(format!("attention: segment {segment} is not a multiple of rate {rate}")));
         }
         Ok(())
     }
@@ -77,12 +84,15 @@ impl Attention for Compressive {
     }
 
     fn tensors(&self, sizes: &Sizes) -> Vec<Fresh> {
-        [positioned(sizes), compression(sizes, self.rate)].concat()
+        let inputs = self.rate * sizes.width;
+        let begin = Begin::Normal(1.0 / (inputs as f64).sqrt());
+        positioned(sizes).into_iter().chain([Fresh::new("compress.weight", &[inputs, sizes.width], begin)]).collect()
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
         let older = Some((self.compressed, self.rate));
-        Remembering { segment: self.segment, memory: self.memory, older }.attend(input)
+        let whole = Remembering { segment: self.segment, memory: self.memory, older };
+        whole.up_to(input.dims()[1]).attend(input)
     }
 }
 
@@ -100,9 +110,31 @@ struct Remembering {
     older: Option<(usize, usize)>,
 }
 
+/// Keys and values of what is remembered, `[batch * heads, tokens, head width]`.
+struct Memory {
+    key: Tensor<3>,
+    value: Tensor<3>,
+}
+
+impl Memory {
+    /// Of these groups, in blocks.
+    fn of(&self, groups: &Range<usize>, size: usize) -> [Tensor<4>; 2] {
+        [&self.key, &self.value].map(|x| split(x.clone().slice_dim(0, groups.clone()), size))
+    }
+}
+
 impl Remembering {
+    /// Of sequences that are no longer than this: segments that are not there are not remembered.
+    fn up_to(self, length: usize) -> Remembering {
+        let segment = self.segment.min(length);
+        let earlier = length.div_ceil(segment) - 1;
+        let memory = self.memory.min(earlier);
+        let older = self.older.map(|(count, rate)| (count.min(earlier - memory), rate));
+        Remembering { segment, memory, older: older.filter(|(count, _)| *count > 0) }
+    }
+
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        let [_, length, width] = input.dims();
+        let width = input.dims()[2];
         let size = self.segment;
         let reach = (1 + self.memory + self.older.map_or(0, |older| older.0)) * size;
         // Rows for distances from `reach - 1` to `1 - size` (a later token of the segment).
@@ -113,12 +145,10 @@ impl Remembering {
         let [heads, _, head_width] = rows.dims();
         let rows = rows.reshape([heads, distances * head_width]);
         let (content, position) = (input.tensor("content_bias")?, input.tensor("position_bias")?);
-        let kernels = match self.older {
-            Some(_) => Some((input.tensor("compress.key")?, input.tensor("compress.value")?)),
-            None => None,
-        };
-        debug_assert!(length > 0);
-        input.by_head(|heads| {
+        let all = input.all()?;
+        let near = self.remembered(input, &all)?;
+        let far = self.older.map(|(_, rate)| shortened(input, rate)).transpose()?;
+        input.each(&all, |heads| {
             let scale = 1.0 / (head_width as f64).sqrt();
             let with =
                 |bias: &Tensor<2>| split((heads.query.clone() + heads.own(bias.clone(), 1)).mul_scalar(scale), size);
@@ -128,48 +158,41 @@ impl Remembering {
                 rows: heads.own(rows.clone(), distances),
                 heads,
             };
-            Ok(self.mix(&known, kernels.as_ref()))
+            Ok(self.mix(&known, &near, far.as_ref()))
         })
     }
 
-    fn mix(&self, known: &Known<'_>, kernels: Option<&(Tensor<2>, Tensor<2>)>) -> Tensor<3> {
+    /// Keys and values of hidden states that no gradient flows into; the maps still learn by them.
+    fn remembered(&self, input: &Input<'_>, all: &Heads) -> Result<Memory, Error> {
+        if self.memory == 0 || !input.x.device().is_autodiff() {
+            return Ok(Memory { key: all.key.clone(), value: all.value.clone() });
+        }
+        mapped(input, input.x.clone().detach())
+    }
+
+    fn mix(&self, known: &Known<'_>, near: &Memory, far: Option<&Memory>) -> Tensor<3> {
         let heads = known.heads;
-        let [groups, length, width] = heads.dims();
+        let length = heads.dims()[1];
         let (size, device) = (self.segment, heads.device());
         let blocks = length.div_ceil(size);
         let own = Table::window(blocks, 0, 0);
         let past = heads.causal.then(|| band(size, 0, 0, |q, k| k <= q, &device));
-        let (key, value) = (split(heads.key.clone(), size), split(heads.value.clone(), size));
-        let scores = known.scores(key.clone(), 0, 1);
+        let scores = known.scores(split(heads.key.clone(), size), 0, 1);
         let scores = masked(scores, [own.padding(heads, blocks, size), past]);
-        let mut parts = vec![Part { scores, values: value.clone() }];
-        // No gradient flows into what is remembered.
-        let (key, value) = (key.detach(), value.detach());
-        let memory = self.memory.min(blocks - 1);
-        if memory > 0 {
-            let table = before(blocks, memory, 0);
-            let scores = known.scores(table.gather(key.clone()), memory * size, 1);
+        let mut parts = vec![Part { scores, values: split(heads.value.clone(), size) }];
+        if self.memory > 0 {
+            let table = before(blocks, self.memory, 0);
+            let [key, value] = near.of(&heads.groups, size).map(|x| table.gather(x));
             let masks = [table.mask(size, |_| false, &device), table.padding(heads, blocks, size)];
-            parts.push(Part { scores: masked(scores, masks), values: table.gather(value.clone()) });
+            let scores = masked(known.scores(key, self.memory * size, 1), masks);
+            parts.push(Part { scores, values: value });
         }
-        if let (Some((older, rate)), Some((by_key, by_value))) = (self.older, kernels)
-            && blocks > self.memory + 1
-        {
-            let older = older.min(blocks - 1 - self.memory);
+        if let (Some((older, rate)), Some(far)) = (self.older, far) {
             let (table, short) = (before(blocks, older, self.memory), size / rate);
-            let zeroed = |x: Tensor<4>| {
-                let x = x.reshape([groups, blocks * size, width]);
-                match heads.present(blocks * size) {
-                    Some(present) => x * present,
-                    None => x,
-                }
-            };
-            let shorten = |x: Tensor<4>, kernel| {
-                table.gather(compressed(zeroed(x), kernel, rate).reshape([groups, blocks, short, width]))
-            };
-            let scores = known.scores(shorten(key, by_key), (older + self.memory) * size, rate);
+            let [key, value] = far.of(&heads.groups, short).map(|x| table.gather(x));
             let masks = [table.mask(short, |_| false, &device), self.padding(heads, &table, blocks, rate)];
-            parts.push(Part { scores: masked(scores, masks), values: shorten(value, by_value) });
+            let scores = masked(known.scores(key, (older + self.memory) * size, rate), masks);
+            parts.push(Part { scores, values: value });
         }
         join(together(parts), length)
     }
@@ -182,6 +205,19 @@ impl Remembering {
         let first = all.reshape([groups, blocks * short, rate]).slice_dim(2, 0..1);
         Some(table.gather(first.reshape([groups, blocks, short, 1])).swap_dims(2, 3))
     }
+}
+
+/// Keys and values of hidden states `[batch, tokens, width]`.
+fn mapped(input: &Input<'_>, x: Tensor<3>) -> Result<Memory, Error> {
+    let [batch, tokens, width] = x.dims();
+    let rows = x.reshape([batch * tokens, width]);
+    let key = input.folded_map(rows.clone(), "key.weight")?;
+    Ok(Memory { key, value: input.folded_map(rows, "value.weight")? })
+}
+
+/// Keys and values of hidden states of which `rate` have become one; no gradient flows into those.
+fn shortened(input: &Input<'_>, rate: usize) -> Result<Memory, Error> {
+    mapped(input, compressed(input.present_rows().detach(), &input.tensor("compress.weight")?, rate))
 }
 
 /// The `count` blocks that end `skipped` blocks before each one.

@@ -5,15 +5,15 @@ use super::fresh::{Fresh, Sizes, orthogonal};
 use super::input::{HIDDEN, Heads, Input, constant, plain};
 use super::permute::Order;
 use super::work::{product, softmax};
-use super::{Attention, at_least_one};
+use super::{Attention, knob, rounds, some_tokens};
 use crate::random::Random;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Queries that are keys too are hashed by random rotations; tokens are sorted by hash and look at those of the same hash in
-/// their own chunk and the one before. Several hashes are weighed by how much each has seen. Time O(n · hashes · (log n + chunk)),
-/// memory O(n · hashes · chunk). In the causal form no token reads a later one; which earlier ones are in its chunk may depend
+/// their own chunk and the one before. Several hashes are weighed by how much each has seen, a key that several show counting
+/// once. Time O(n · hashes · chunk) and a sort of each, and O(n · hashes² · chunk) comparisons; memory O(n · hashes · chunk). In the causal form no token reads a later one; which earlier ones are in its chunk may depend
 /// on later ones, as in the paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,10 +34,11 @@ const SELF: f32 = -1e5;
 
 impl Attention for Reformer {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("hashes", self.hashes)?;
-        at_least_one("chunk", self.chunk)?;
-        if self.buckets < 2 || !self.buckets.is_multiple_of(2) {
-            return Err(Error::new("attention: buckets must be an even number"));
+        rounds("hashes", self.hashes)?;
+        some_tokens("chunk", self.chunk)?;
+        knob("attention", "buckets", self.buckets, 2..=1 << 12)?;
+        if !self.buckets.is_multiple_of(2) {
+            return Err(Error::new(format!("attention: buckets is {}; an even number is expected", self.buckets)));
         }
         Ok(())
     }
@@ -55,9 +56,10 @@ impl Attention for Reformer {
         let query = input.mapped("query.weight")?;
         let value = input.mapped("value.weight")?;
         let heads = input.heads_of(query.clone(), unit(query), value);
-        let rounds: Result<Vec<_>, Error> =
-            (0..self.hashes).map(|round| self.round(&heads, input.seed, round)).collect();
-        Ok(weighed(rounds?))
+        let chunk = self.chunk.min(input.dims()[1]);
+        let order = |round| Order::by_bucket(self.hash(&heads, input.seed, round), self.buckets, chunk, &heads.lengths);
+        let orders = (0..self.hashes).map(order).collect::<Result<Vec<_>, Error>>()?;
+        Ok(weighed((0..self.hashes).map(|round| self.round(&heads, &orders, round)).collect()))
     }
 }
 
@@ -93,37 +95,41 @@ impl Reformer {
     }
 
     /// One round: what was mixed, and the logarithm of the sum of what was seen, `[groups, length, 1]`.
-    fn round(&self, heads: &Heads, seed: u64, round: usize) -> Result<(Tensor<3>, Tensor<3>), Error> {
+    fn round(&self, heads: &Heads, orders: &[Order], round: usize) -> (Tensor<3>, Tensor<3>) {
         let [groups, length, width] = heads.dims();
         let size = self.chunk.min(length);
-        let hash = self.hash(heads, seed, round);
-        let device = hash.device();
-        let place = constant((0..length).map(|at| at as f32).collect(), [1, length], &device);
-        let place = place.expand([groups, length]);
-        let order = Order::by_bucket(hash.clone(), self.buckets, &heads.lengths)?;
+        let order = &orders[round];
+        let device = heads.device().without_autodiff();
         let of = |x: &Tensor<3>| split(order.apply(x.clone()), size);
         let query = of(&heads.scaled_query());
         let blocks = query.dims()[1];
         let before = Table::window(blocks, 1, 0);
         let scores = product(query, before.gather(of(&heads.key)).transpose());
-        // Hash and place of sorted tokens, as numbers, to compare.
-        let tag = |x: Tensor<2>| {
-            let tags = x.gather(1, order.there.clone()).reshape([groups, length, 1]);
-            let filled = split(tags.add_scalar(1.0), size);
-            (filled.clone(), before.gather(filled).swap_dims(2, 3))
-        };
-        let (own_hash, hashes) = tag(hash.float());
-        let (own_place, places) = tag(place);
         let shape = scores.dims();
-        let other = own_hash.expand(shape).not_equal(hashes.expand(shape)).float().mul_scalar(HIDDEN);
-        let same = own_place.clone().expand(shape).equal(places.clone().expand(shape)).float().mul_scalar(SELF);
-        let mut mask = other + same;
+        // A number of each sorted query less that of each key in its window.
+        let apart = |of_token: Tensor<3>| {
+            let sorted = split(order.apply(of_token), size);
+            sorted.clone().expand(shape) - before.gather(sorted).swap_dims(2, 3).expand(shape)
+        };
+        // 1 where a round shows the key to the query. What is behind the end has seat 0, where nobody sits.
+        let shown = |order: &Order| apart(order.seats.clone()).sub_scalar(0.5).abs().lower_scalar(1.0).float();
+        let here = shown(order);
+        let mut mask = here.clone().sub_scalar(1.0).mul_scalar(-HIDDEN);
+        if orders.len() > 1 {
+            // A key that several rounds show counts once: each takes its share, one over their number.
+            let others = orders.iter().enumerate().filter(|(other, _)| *other != round);
+            let rounds = others.fold(here, |sum, (_, other)| sum + shown(other));
+            mask = mask - rounds.clamp_min(1.0).log();
+        }
+        let place = constant((1..=length).map(|at| at as f32).collect(), [1, length, 1], &device);
+        let earlier = apart(place.expand([groups, length, 1]));
+        mask = mask + earlier.clone().equal_scalar(0.0).float().mul_scalar(SELF);
         if heads.causal {
-            mask = mask + places.expand(shape).greater(own_place.expand(shape)).float().mul_scalar(HIDDEN);
+            mask = mask + earlier.lower_scalar(0.0).float().mul_scalar(HIDDEN);
         }
         if let Some(padding) = heads.padding(length) {
-            let padding = plain(padding).reshape([groups, length]).gather(1, order.there.clone());
-            mask = mask + before.gather(split(padding.reshape([groups, length, 1]), size)).swap_dims(2, 3);
+            let padding = order.apply(plain(padding).reshape([groups, length, 1]));
+            mask = mask + before.gather(split(padding, size)).swap_dims(2, 3);
         }
         if let Some(absent) = before.mask(size, |_| false, &device) {
             mask = mask + absent;
@@ -136,6 +142,6 @@ impl Reformer {
         let unsorted = |x: Tensor<4>| order.undo(join(x, length));
         let (mixed, seen) = (unsorted(mixed), unsorted(seen));
         debug_assert_eq!(mixed.dims(), [groups, length, width]);
-        Ok((mixed, seen))
+        (mixed, seen)
     }
 }

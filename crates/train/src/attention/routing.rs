@@ -1,18 +1,19 @@
 //! Routing Transformer (Roy et al. 2020, <https://arxiv.org/abs/2003.05997>).
 
+use super::choose::{largest, picked};
 use super::input::{Heads, Input, constant, plain};
-use super::permute::largest;
 use super::reformer::unit;
 use super::work::{product, softmax};
-use super::{Attention, at_least_one};
+use super::{Attention, knob, rounds};
 use crate::random::Random;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Tokens are clustered by k-means on the sphere; every cluster takes the `n / clusters` queries and keys nearest to its
-/// centre, which attend to each other. A token in several clusters gets their mean, one in none gets nothing. Centres are found
-/// anew for every sequence by a few rounds from a drawn start; the paper keeps a moving average of them over the training. Time
+/// centre, n the longest sequence's tokens, which attend to each other. A token in several clusters gets their mean, one in none gets nothing. Centres are found
+/// anew for every sequence by a few rounds from a drawn start; the paper keeps a moving average of them over the training, and has
+/// a causal form. Time
 /// O(n · clusters + n² / clusters), which is O(n √n) for √n clusters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,11 +29,13 @@ pub struct Routing {
 
 impl Attention for Routing {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("clusters", self.clusters)
+        rounds("rounds", self.rounds)?;
+        knob("attention", "clusters", self.clusters, 1..=1 << 12)
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        input.by_head(|heads| self.mix(heads))
+        let each = input.layout.longest.div_ceil(self.clusters);
+        input.by_head(|heads| self.mix(heads, each))
     }
 }
 
@@ -58,16 +61,16 @@ impl Routing {
         centres
     }
 
-    fn mix(&self, heads: &Heads) -> Result<Tensor<3>, Error> {
+    /// With clusters of `each` tokens.
+    fn mix(&self, heads: &Heads, each: usize) -> Result<Tensor<3>, Error> {
         let [groups, length, width] = heads.dims();
-        let clusters = self.clusters.min(length);
-        let each = length.div_ceil(clusters);
+        let each = each.clamp(1, length);
         let (query, key) = (unit(heads.query.clone()), unit(heads.key.clone()));
         let (q, k) = (plain(query.clone()), plain(key.clone()));
         let present = heads.present(length).map(plain);
         let both = present.clone().map(|present| Tensor::cat(vec![present.clone(), present], 1));
         let centres = self.centres(heads, &Tensor::cat(vec![q.clone(), k.clone()], 1), both.as_ref());
-        let centres = centres.slice_dim(1, 0..clusters);
+        let clusters = self.clusters;
         // Which tokens a cluster takes: `[groups, clusters * each]`. Padding comes last.
         let taken = |x: Tensor<3>| {
             let mut near = product(centres.clone(), x.transpose());
@@ -79,8 +82,7 @@ impl Routing {
         let (queries, keys) = (taken(q)?, taken(k)?);
         let pick = |x: Tensor<3>, which: &Tensor<2, Int>| {
             let columns = x.dims()[2];
-            let which = which.clone().reshape([groups, clusters * each, 1]).expand([groups, clusters * each, columns]);
-            x.gather(1, which).reshape([groups, clusters, each, columns])
+            picked(x, which).reshape([groups, clusters, each, columns])
         };
         let scale = (width as f64).sqrt();
         let mut scores = product(pick(query, &queries), pick(key, &keys).transpose()).mul_scalar(scale);

@@ -35,8 +35,11 @@ pub struct Graded {
     pub alpha: f64,
 }
 
-fn above_zero(alpha: f64) -> Result<(), Error> {
-    if alpha > 0.0 { Ok(()) } else { Err(Error::new("attention: alpha must be above 0")) }
+fn sensible(alpha: f64) -> Result<(), Error> {
+    if (1e-6..=1e6).contains(&alpha) {
+        return Ok(());
+    }
+    Err(Error::new(format!("attention: alpha is {alpha}; a number from 0.000001 to 1000000 is expected")))
 }
 
 /// Shares `[groups, length, length]` of full attention, and the budget of every key, `[groups, length, 1]`, up to `most`.
@@ -47,10 +50,8 @@ fn budgets(heads: &Heads, most: usize, alpha: f64) -> (Tensor<3>, Tensor<3>) {
         Some(padding) => scores + padding,
         None => scores,
     });
-    let mut given = plain(shares.clone());
-    if let Some(present) = heads.present(length) {
-        given = given * plain(present);
-    }
+    // The shares that padding's queries give do not count.
+    let given = heads.without_padding(plain(shares.clone()));
     let tokens: Vec<f32> = heads.lengths.iter().map(|real| *real as f32).collect();
     let tokens = constant(tokens, [groups, 1, 1], &given.device());
     let needed = given.max_dim(1) * tokens.div_scalar(alpha);
@@ -73,7 +74,7 @@ fn like(constant: Tensor<3>, other: &Tensor<3>) -> Tensor<3> {
 
 impl Attention for MonteCarlo {
     fn check(&self) -> Result<(), Error> {
-        above_zero(self.alpha)
+        sensible(self.alpha)
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
@@ -131,7 +132,7 @@ impl MonteCarlo {
 
 impl Attention for Graded {
     fn check(&self) -> Result<(), Error> {
-        above_zero(self.alpha)
+        sensible(self.alpha)
     }
 
     fn tensors(&self, sizes: &Sizes) -> Vec<Fresh> {

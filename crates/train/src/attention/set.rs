@@ -3,7 +3,7 @@
 use super::fresh::{Begin, Fresh, Sizes};
 use super::full::dense;
 use super::input::Input;
-use super::{Attention, at_least_one, projections};
+use super::{Attention, projections, some_tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -18,7 +18,7 @@ pub struct Set {
 
 impl Attention for Set {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("points", self.points)
+        some_tokens("points", self.points)
     }
 
     fn tensors(&self, sizes: &Sizes) -> Vec<Fresh> {

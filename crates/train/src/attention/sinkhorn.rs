@@ -3,7 +3,7 @@
 use super::blocks::{Part, Table, band, join, masked, split, together};
 use super::input::{HIDDEN, Heads, Input, constant};
 use super::work::{product, softmax};
-use super::{Attention, at_least_one};
+use super::{Attention, rounds, some_tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -25,10 +25,12 @@ pub struct Sinkhorn {
 
 impl Attention for Sinkhorn {
     fn check(&self) -> Result<(), Error> {
-        if self.temperature <= 0.0 {
-            return Err(Error::new("attention: the temperature must be above 0"));
+        if !(1e-3..=1e3).contains(&self.temperature) {
+            let message = format!("attention: temperature is {}; 0.001 to 1000 is expected", self.temperature);
+            return Err(Error::new(message));
         }
-        at_least_one("block", self.block)
+        rounds("rounds", self.rounds)?;
+        some_tokens("block", self.block)
     }
 
     fn causal(&self) -> bool {
@@ -41,8 +43,8 @@ impl Attention for Sinkhorn {
 }
 
 impl Sinkhorn {
-    /// How much of each block every block gets, `[groups, blocks, blocks]`.
-    pub(super) fn shares(&self, query: Tensor<4>, key: Tensor<4>, causal: bool) -> Tensor<3> {
+    /// How much of each block every block gets, `[groups, blocks, blocks]`, in all one exactly; `apart` is added to how well they fit.
+    pub(super) fn shares(&self, query: Tensor<4>, key: Tensor<4>, apart: Option<Tensor<3>>, causal: bool) -> Tensor<3> {
         let [groups, blocks, size, width] = key.dims();
         let asked = if causal { query.slice_dim(2, 0..1) } else { query.mean_dim(2) };
         let mean = |x: Tensor<4>| x.reshape([groups, blocks, width]);
@@ -54,9 +56,12 @@ impl Sinkhorn {
             let mask = constant((0..blocks * blocks).map(later).collect(), [1, blocks, blocks], &logs.device());
             return softmax(logs + mask);
         }
+        if let Some(apart) = apart {
+            logs = logs + apart;
+        }
         for _ in 0..self.rounds {
-            logs = logs.clone() - sums(logs, 2);
             logs = logs.clone() - sums(logs, 1);
+            logs = logs.clone() - sums(logs, 2);
         }
         logs.exp()
     }
@@ -65,14 +70,10 @@ impl Sinkhorn {
         let [groups, length, width] = heads.dims();
         let size = self.block.min(length);
         let device = heads.device();
-        let present = heads.present(length);
-        let [query, key, value] =
-            [heads.scaled_query(), heads.key.clone(), heads.value.clone()].map(|x| match &present {
-                Some(present) => split(x * present.clone(), size),
-                None => split(x, size),
-            });
+        let [query, key, value] = [heads.scaled_query(), heads.key.clone(), heads.value.clone()]
+            .map(|x| split(heads.without_padding(x), size));
         let blocks = query.dims()[1];
-        let shares = self.shares(query.clone(), key.clone(), heads.causal);
+        let shares = self.shares(query.clone(), key.clone(), apart(heads, blocks, size), heads.causal);
         let sorted = |x: Tensor<4>| {
             let columns = x.dims()[3];
             let mixed = product(shares.clone(), x.reshape([groups, blocks, size * columns]));
@@ -100,6 +101,21 @@ impl Sinkhorn {
         debug_assert_eq!(mixed.dims(), [groups, length, width]);
         mixed
     }
+}
+
+/// Keeps blocks of padding and blocks with tokens from each other: balanced apart, neither changes the other's shares.
+fn apart(heads: &Heads, blocks: usize, size: usize) -> Option<Tensor<3>> {
+    let [groups, length, _] = heads.dims();
+    let filled: Vec<usize> = heads.lengths.iter().map(|real| real.min(&length).div_ceil(size)).collect();
+    if filled.iter().all(|filled| *filled == blocks) {
+        return None;
+    }
+    let value = |filled: usize, at: usize| match (at / blocks < filled) == (at % blocks < filled) {
+        true => 0.0,
+        false => HIDDEN,
+    };
+    let values = filled.iter().flat_map(|filled| (0..blocks * blocks).map(move |at| value(*filled, at))).collect();
+    Some(constant(values, [groups, blocks, blocks], &heads.device()))
 }
 
 /// The logarithm of the sum along an axis.

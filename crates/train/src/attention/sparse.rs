@@ -1,10 +1,10 @@
 //! Sparse Transformer (Child et al. 2019, <https://arxiv.org/abs/1904.10509>): two patterns of about √n keys each, merged
 //! into one softmax.
 
-use super::blocks::{Part, Table, band, broadcast, extended, join, masked, split, together};
+use super::blocks::{Part, Table, band, broadcast, join, masked, split, together};
 use super::input::{HIDDEN, Heads, Input, constant};
-use super::work::product;
-use super::{Attention, at_least_one};
+use super::work::{product, softmax};
+use super::{Attention, some_tokens};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -31,7 +31,7 @@ pub struct Fixed {
 
 impl Attention for Strided {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("stride", self.stride)
+        some_tokens("stride", self.stride)
     }
 
     fn causal(&self) -> bool {
@@ -75,25 +75,38 @@ impl Strided {
             if q == k || (heads.causal && k > q) { HIDDEN } else { 0.0 }
         };
         let mask = constant((0..blocks * blocks).map(far).collect(), [1, 1, blocks, blocks], &device);
-        crossed(local, Part { scores: scores + mask, values: value }, [groups, blocks, size, width], length)
+        let far = Part { scores: scores + mask, values: value };
+        crossed(local, far, None, [groups, blocks, size, width], length)
     }
 }
 
-/// One softmax over keys of the own row and of the own column of a grid `[groups, rows, columns, width]`; the columns' scores
-/// and values have rows and columns exchanged.
-pub(super) fn crossed(row: Part, column: Part, [groups, rows, columns, width]: [usize; 4], length: usize) -> Tensor<3> {
+/// One softmax over keys of the own row and of the own column of a grid `[groups, rows, columns, width]`, and of what all see
+/// besides; the columns' scores and values have rows and columns exchanged.
+pub(super) fn crossed(
+    row: Part,
+    column: Part,
+    besides: Option<Part>,
+    [groups, rows, columns, width]: [usize; 4],
+    length: usize,
+) -> Tensor<3> {
     let (near, far) = (row.scores.dims()[3], column.scores.dims()[3]);
-    let shares = super::work::softmax(Tensor::cat(vec![row.scores, column.scores.swap_dims(1, 2)], 3));
+    let mut scores = vec![row.scores, column.scores.swap_dims(1, 2)];
+    scores.extend(besides.as_ref().map(|part| part.scores.clone()));
+    let shares = softmax(Tensor::cat(scores, 3));
     let along = product(shares.clone().slice_dim(3, 0..near), row.values);
-    let across = product(shares.slice_dim(3, near..near + far).swap_dims(1, 2), column.values).swap_dims(1, 2);
-    let mixed: Tensor<4> = along + across;
+    let across = shares.clone().slice_dim(3, near..near + far).swap_dims(1, 2);
+    let mut mixed: Tensor<4> = along + product(across, column.values).swap_dims(1, 2);
+    if let Some(part) = besides {
+        let all = shares.dims()[3];
+        mixed = mixed + broadcast(shares.slice_dim(3, near + far..all), part.values);
+    }
     join(mixed.reshape([groups, rows, columns, width]), length)
 }
 
 impl Attention for Fixed {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("stride", self.stride)?;
-        at_least_one("summaries", self.summaries)?;
+        some_tokens("stride", self.stride)?;
+        some_tokens("summaries", self.summaries)?;
         if self.summaries > self.stride {
             return Err(Error::new("attention: summaries are more than the tokens of a block"));
         }
@@ -139,50 +152,5 @@ impl Fixed {
         let mask = constant((0..count).map(hidden).collect(), [1, blocks, 1, blocks * last], &device);
         let far = Part { scores: scores + mask, values: ends(value) };
         join(together(vec![local, far]), length)
-    }
-}
-
-/// Axial attention (Ho et al. 2019, <https://arxiv.org/abs/1912.12180>): a picture's pixel looks at its row and its column,
-/// in one softmax. Time and memory O(n · (rows + columns)), O(n √n) for squares.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Axial {
-    /// Pixels of a row.
-    pub columns: usize,
-}
-
-impl Attention for Axial {
-    fn check(&self) -> Result<(), Error> {
-        at_least_one("columns", self.columns)
-    }
-
-    fn causal(&self) -> bool {
-        true
-    }
-
-    fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
-        input.by_head(|heads| Ok(self.mix(heads)))
-    }
-}
-
-impl Axial {
-    fn mix(&self, heads: &Heads) -> Tensor<3> {
-        let [groups, length, width] = heads.dims();
-        let columns = self.columns.min(length);
-        let rows = length.div_ceil(columns);
-        let device = heads.device();
-        let grid = |x: &Tensor<3>| extended(x.clone(), rows * columns).reshape([groups, rows, columns, width]);
-        let (query, key, value) = (grid(&heads.scaled_query()), grid(&heads.key), grid(&heads.value));
-        let padding = heads.padding(rows * columns).map(|p| p.reshape([groups, rows, 1, columns]));
-        let past = heads.causal.then(|| band(columns, 0, 0, |q, k| k <= q, &device));
-        let scores = product(query.clone(), key.clone().transpose());
-        let row = Part { scores: masked(scores, [padding.clone(), past]), values: value.clone() };
-        let turned = |x: Tensor<4>| x.swap_dims(1, 2);
-        let scores = product(turned(query), turned(key).transpose());
-        let padding = padding.map(|p| p.swap_dims(2, 3).swap_dims(1, 2).swap_dims(2, 3));
-        // The pixel itself is in its row already.
-        let other = band(rows, 0, 0, |q, k| q != k && (!heads.causal || k <= q), &device);
-        let column = Part { scores: masked(scores, [padding, Some(other)]), values: turned(value) };
-        crossed(row, column, [groups, rows, columns, width], length)
     }
 }

@@ -1,9 +1,10 @@
 //! Synthesizer (Tay et al. 2020, <https://arxiv.org/abs/2005.00743>): shares that are not products of queries and keys.
 
 use super::fresh::{Begin, Fresh, Sizes};
-use super::input::{HIDDEN, Heads, Input, constant};
+use super::full::later;
+use super::input::{Heads, Input};
 use super::work::{product, softmax};
-use super::{Attention, at_least_one, projections};
+use super::{Attention, projections, rounds, some_tokens};
 use crate::gpu::scaled;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
@@ -63,8 +64,8 @@ fn factors(length: usize) -> [usize; 2] {
 
 impl Attention for Synthesizer {
     fn check(&self) -> Result<(), Error> {
-        at_least_one("rank", self.rank)?;
-        at_least_one("the number of parts", self.parts.len())?;
+        some_tokens("rank", self.rank)?;
+        rounds("the number of parts", self.parts.len())?;
         let mut names: Vec<_> = self.parts.iter().map(|part| part.name()).collect();
         names.sort_unstable();
         names.dedup();
@@ -139,8 +140,7 @@ impl Attention for Synthesizer {
             scores = scores + padding;
         }
         if heads.causal {
-            let later = |at: usize| if at % length > at / length { HIDDEN } else { 0.0 };
-            scores = scores + constant((0..length * length).map(later).collect(), [1, length, length], &heads.device());
+            scores = scores + later(length, length, &heads.device());
         }
         let mixed = product(softmax(scores), value);
         debug_assert_eq!(mixed.dims()[0], groups);

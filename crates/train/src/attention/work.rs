@@ -5,22 +5,46 @@ use crate::{gpu, layers, ops};
 use burn::tensor::Tensor;
 use std::cell::Cell;
 
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Multiplications, additions and exponentials of products, maps and softmaxes.
+    pub operations: u64,
+    /// Numbers that were made on the host (masks, positions), gathered, put in another order or chosen from.
+    pub moved: u64,
+}
+
 thread_local! {
-    static DONE: Cell<u64> = const { Cell::new(0) };
+    static DONE: Cell<Work> = const { Cell::new(Work { operations: 0, moved: 0 }) };
 }
 
 /// What an exponential costs beside a multiplication and addition: near enough for an exponent.
 const EXPONENTIAL: u64 = 8;
 
-fn add(operations: u64) {
-    DONE.with(|done| done.set(done.get().wrapping_add(operations)));
+fn done(operations: u64, moved: u64) {
+    DONE.with(|done| {
+        let before = done.get();
+        let operations = before.operations.wrapping_add(operations);
+        done.set(Work { operations, moved: before.moved.wrapping_add(moved) });
+    });
 }
 
-/// Runs something; also the operations of `product` and `softmax` in it, on this thread.
-pub fn counted<T>(job: impl FnOnce() -> T) -> (T, u64) {
+fn add(operations: u64) {
+    done(operations, 0);
+}
+
+/// Counts numbers that are made, gathered, ordered or chosen from.
+pub(crate) fn moved(numbers: usize) {
+    done(0, numbers as u64);
+}
+
+/// Runs something; also what was done in it, on this thread.
+pub fn counted<T>(job: impl FnOnce() -> T) -> (T, Work) {
     let before = DONE.with(Cell::get);
     let result = job();
-    (result, DONE.with(Cell::get).wrapping_sub(before))
+    let after = DONE.with(Cell::get);
+    let operations = after.operations.wrapping_sub(before.operations);
+    (result, Work { operations, moved: after.moved.wrapping_sub(before.moved) })
 }
 
 /// A product of matrices, batch by batch: `[.., rows, inner]` times `[.., inner, columns]`.

@@ -1,6 +1,6 @@
 //! One attention block forward, without gradients, to be timed.
 
-use crate::attention::{Fresh, Heads, Input, Kind, Sizes, counted, unfolded};
+use crate::attention::{Fresh, Heads, Input, Kind, Layout, ONE_BY_ONE, Sizes, counted, unfolded};
 use crate::random::Random;
 use crate::{Parameters, layers};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -18,7 +18,7 @@ pub struct BlockClock {
 impl BlockClock {
     /// Makes the block and `batch` sequences of `sizes.length` tokens.
     pub fn new(kind: &Kind, sizes: Sizes, batch: usize, device: &Device) -> Result<BlockClock, Error> {
-        kind.mechanism().check()?;
+        kind.check(&sizes)?;
         let mut parameters = Parameters::empty(device);
         kind.mechanism().tensors(&sizes).iter().for_each(|fresh| fresh.insert(&mut parameters, "block", 0));
         Fresh::map("output", sizes.width, sizes.attention_width).insert(&mut parameters, "block", 0);
@@ -35,6 +35,8 @@ impl BlockClock {
             lengths: &self.lengths,
             heads: self.sizes.heads,
             causal: false,
+            layout: Layout::of(self.sizes.length),
+            one_by_one: ONE_BY_ONE,
             seed: 0,
             parameters: &self.parameters,
             prefix: "block",
@@ -45,9 +47,9 @@ impl BlockClock {
     /// Runs the block and waits for it; the operations counted in its attention.
     pub fn block(&self) -> Result<u64, Error> {
         let input = self.input(None);
-        let (mixed, operations) = counted(|| self.kind.attend(&input));
+        let (mixed, work) = counted(|| self.kind.attend(&input));
         wait(layers::linear(unfolded(mixed?, self.sizes.heads), input.tensor("output")?, None))?;
-        Ok(operations)
+        Ok(work.operations)
     }
 
     /// The time of attention alone, queries, keys and values being there: what to call for it. Mechanisms with maps of their

@@ -1,6 +1,6 @@
 //! What is trained and how, as data.
 
-use crate::attention::Kind;
+use crate::attention::{Kind, Sizes, knob};
 use crate::{AdamOptions, Schedule};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
@@ -48,6 +48,8 @@ pub enum Positions {
     Learned,
     /// Sines and cosines (Vaswani et al. 2017).
     Sine,
+    /// Nowhere: for mechanisms that know distances themselves (ETC, Transformer-XL, the Compressive Transformer).
+    None,
 }
 
 /// How a task is trained.
@@ -68,6 +70,18 @@ pub struct Training {
     pub adam: AdamOptions,
     /// Dropout of hidden states.
     pub dropout: f64,
+}
+
+/// More than any encoder that can be trained has.
+const MOST_WIDTH: usize = 1 << 16;
+const MOST_LAYERS: usize = 1 << 10;
+const MOST_TOKENS: usize = 1 << 20;
+
+impl EncoderConfig {
+    /// Sizes of a layer for sequences of up to `length` tokens.
+    pub(super) fn sizes(&self, length: usize) -> Sizes {
+        Sizes { length, width: self.width, attention_width: self.attention_width, heads: self.heads }
+    }
 }
 
 /// A training of every task.
@@ -96,18 +110,29 @@ pub fn recipes(name: &str, text: Option<&str>) -> Result<Recipes, Error> {
 }
 
 impl Training {
-    /// Refuses what makes no sense.
+    /// Refuses what makes no sense, or more than any machine holds.
     pub fn check(&self, kind: &Kind) -> Result<(), Error> {
         let e = &self.encoder;
-        let sizes = [e.width, e.attention_width, e.mlp, e.heads, e.layers, self.length, self.batch];
-        if sizes.contains(&0) || !e.attention_width.is_multiple_of(e.heads) {
-            return Err(Error::new("a configuration of no width, or of one that the heads do not divide"));
+        let widths = [("width", e.width), ("attention_width", e.attention_width), ("mlp", e.mlp)];
+        for (field, value) in widths {
+            knob("configuration", field, value, 1..=MOST_WIDTH)?;
+        }
+        knob("configuration", "heads", e.heads, 1..=e.attention_width)?;
+        knob("configuration", "layers", e.layers, 1..=MOST_LAYERS)?;
+        for (field, value) in [("length", self.length), ("batch", self.batch)] {
+            knob("configuration", field, value, 1..=MOST_TOKENS)?;
+        }
+        if !e.attention_width.is_multiple_of(e.heads) {
+            return Err(Error::new(format!(
+                "configuration: attention_width {} is not a multiple of {} heads",
+                e.attention_width, e.heads
+            )));
         }
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::new(format!("dropout {}: a number from 0 to 1 is expected", self.dropout)));
         }
         let mechanism = kind.mechanism();
-        mechanism.check()?;
+        kind.check(&e.sizes(self.length))?;
         if e.causal && !mechanism.causal() {
             return Err(Error::new("this attention has no causal form; take another, or leave causal out"));
         }
@@ -136,9 +161,36 @@ mod tests {
                 assert_eq!(training.length, task.length(), "{name} {}", task.name());
                 for (_, kind) in catalogue().unwrap() {
                     training.check(&kind).unwrap();
+                    kind.mechanism().fits(task.side()).unwrap();
                 }
             }
         }
         assert!(recipes("large", None).unwrap_err().to_string().contains("small and benchmark"));
+    }
+
+    /// What no machine holds, or heads cannot share, is refused by name.
+    #[test]
+    fn absurd_sizes_are_refused() {
+        let recipes = recipes("small", None).unwrap();
+        let full: Kind = serde_json::from_str(r#"{"kind":"full"}"#).unwrap();
+        let good = Training::of(&recipes, Task::Image).unwrap();
+        type Change = fn(&mut Training, usize);
+        let fields: [(&str, Change); 7] = [
+            ("width", |t, value| t.encoder.width = value),
+            ("attention_width", |t, value| t.encoder.attention_width = value),
+            ("mlp", |t, value| t.encoder.mlp = value),
+            ("heads", |t, value| t.encoder.heads = value),
+            ("layers", |t, value| t.encoder.layers = value),
+            ("length", |t, value| t.length = value),
+            ("batch", |t, value| t.batch = value),
+        ];
+        for (field, change) in fields {
+            for absurd in [0, 99_999_999_999, usize::MAX] {
+                let mut bad = good.clone();
+                change(&mut bad, absurd);
+                let error = bad.check(&full).unwrap_err().to_string();
+                assert!(error.contains(field) && error.contains(&absurd.to_string()), "{error}");
+            }
+        }
     }
 }

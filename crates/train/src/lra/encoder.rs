@@ -2,7 +2,8 @@
 //! is whatever it is given.
 
 use super::config::{EncoderConfig, Pool, Positions, Training};
-use crate::attention::{Begin, Fresh, Input, Kind, Sizes, constant, unfolded};
+use crate::attention::{Begin, Fresh, Input, Kind, Layout, ONE_BY_ONE, constant, unfolded};
+use crate::sines::sines;
 use crate::{Parameters, layers};
 use burn::tensor::{Device, Tensor};
 use serde::Serialize;
@@ -40,6 +41,7 @@ impl Encoder {
     /// The encoder of a training, once it is known to make sense.
     pub fn new(training: &Training, kind: &Kind, task: Task) -> Result<Encoder, Error> {
         training.check(kind)?;
+        kind.mechanism().fits(task.side())?;
         Ok(Encoder { config: training.encoder.clone(), kind: kind.clone(), task, length: training.length })
     }
 
@@ -48,12 +50,17 @@ impl Encoder {
         self.kind.mechanism().prefix() + usize::from(self.config.pool == Pool::Cls)
     }
 
+    fn layout(&self) -> Layout {
+        let before = self.extra();
+        Layout { longest: self.length + before, before, columns: self.task.side() }
+    }
+
     /// Fresh numbers.
     pub fn parameters(&self, seed: u64, device: &Device) -> Parameters {
         let mut parameters = Parameters::empty(device);
-        let EncoderConfig { width, attention_width, mlp, heads, layers, .. } = self.config;
+        let EncoderConfig { width, mlp, attention_width, layers, .. } = self.config;
         let rows = self.length + self.extra();
-        let sizes = Sizes { length: rows, width, attention_width, heads };
+        let sizes = self.config.sizes(rows);
         let mut add = |prefix: &str, tensors: Vec<Fresh>| {
             tensors.iter().for_each(|fresh| fresh.insert(&mut parameters, prefix, seed));
         };
@@ -122,13 +129,18 @@ impl Encoder {
         let device = parameters.device();
         let words = layers::lookup(get("tokens")?, batch.ids.clone()).reshape([count, length, width]);
         let positions = match self.config.positions {
-            Positions::Learned => get("positions")?.slice_dim(0, 0..length),
+            Positions::Learned => Some(get("positions")?.slice_dim(0, 0..length)),
             Positions::Sine => {
                 let all = (0..length).flat_map(|at| sines(at as f64, width)).collect();
-                constant(all, [length, width], device)
+                Some(constant(all, [length, width], device))
             }
+            Positions::None => None,
         };
-        let mut x = (words + positions.reshape([1, length, width])).reshape([count * length, width]);
+        let x = match positions {
+            Some(positions) => words + positions.reshape([1, length, width]),
+            None => words,
+        };
+        let mut x = x.reshape([count * length, width]);
         let mut drawn = mode.seed;
         let mut dropout = |x: Tensor<2>| {
             drawn = drawn.wrapping_add(1);
@@ -143,6 +155,8 @@ impl Encoder {
                 lengths: &batch.lengths,
                 heads: self.config.heads,
                 causal: self.config.causal,
+                layout: self.layout(),
+                one_by_one: ONE_BY_ONE,
                 seed: mode.seed.wrapping_add(layer as u64),
                 parameters,
                 prefix: &format!("{prefix}.attention"),
@@ -198,14 +212,4 @@ fn norm(name: &str, width: usize) -> Vec<Fresh> {
         Fresh::new(&format!("{name}.weight"), &[width], Begin::One),
         Fresh::new(&format!("{name}.bias"), &[width], Begin::Zero),
     ]
-}
-
-/// Sines, then cosines of a place; wave lengths from 2π to 10000 · 2π.
-pub(crate) fn sines(place: f64, width: usize) -> Vec<f32> {
-    let half = width.div_ceil(2);
-    let value = |column: usize| {
-        let angle = place / 10_000f64.powf((column % half) as f64 / half as f64);
-        (if column < half { angle.sin() } else { angle.cos() }) as f32
-    };
-    (0..width).map(value).collect()
 }

@@ -11,7 +11,6 @@ mod training;
 
 pub use clock::BlockClock;
 pub use config::{CONFIGURATIONS, EncoderConfig, Pool, Positions, Recipes, Training, recipes};
-pub(crate) use encoder::sines;
 pub use encoder::{Encoder, Mode};
 pub use record::{RECORD, Record};
 pub use speed::{MeasuredSpeed, UpdateClock};

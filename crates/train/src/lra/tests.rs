@@ -3,7 +3,7 @@
 use super::*;
 use crate::attention::{Kind, catalogue};
 use burn::tensor::Device;
-use sparing_tasks::lra::{Part, Task, Wanted, make};
+use sparing_tasks::lra::{Part, Set, Task, Wanted, make};
 
 fn short() -> (Training, Data) {
     let recipes = recipes("small", None).unwrap();
@@ -97,4 +97,26 @@ fn a_record_is_there_while_training_goes_on() {
     let left = Record::read(folder.path()).unwrap().unwrap();
     assert_eq!((left.steps, left.best_step, left.score, left.peak_bytes), (2, 2, None, 7));
     assert!(left.dev.is_some() && left.late_loss.is_some());
+}
+
+/// Without positions full attention does not know in which order tokens stand; with them it does.
+#[test]
+fn positions_may_be_none() {
+    let recipes = recipes("small", None).unwrap();
+    let full: Kind = serde_json::from_str(r#"{"kind":"full"}"#).unwrap();
+    let mut training = Training::of(&recipes, Task::Text).unwrap().clone();
+    training.length = 8;
+    let orders: [&[u8]; 2] = [b"abcdefgh", b"hgfedcba"];
+    for (positions, alike) in [(Positions::None, true), (Positions::Sine, false), (Positions::Learned, false)] {
+        training.encoder.positions = positions;
+        let encoder = Encoder::new(&training, &full, Task::Text).unwrap();
+        let parameters = encoder.parameters(0, &Device::flex());
+        let mut set = Set::new(Task::Text);
+        orders.iter().for_each(|text| set.push(&[text], 0));
+        let examples = [set.example(0), set.example(1)];
+        let scores = encoder.forward(&parameters, &examples, Mode { dropout: 0.0, seed: 0 }).unwrap();
+        let scores = scores.try_into_vec_as::<f32>().unwrap();
+        let apart = (0..2).map(|class| (scores[class] - scores[2 + class]).abs()).fold(0.0, f32::max);
+        assert_eq!(apart < 1e-6, alike, "{positions:?}: {apart}");
+    }
 }

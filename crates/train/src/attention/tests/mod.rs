@@ -3,10 +3,13 @@
 mod causal;
 mod closed;
 mod cost;
+mod knobs;
 mod patterns;
 mod randomised;
+mod recurrent;
+mod sorted;
 
-use super::{Input, Kind, Sizes};
+use super::{Input, Kind, Layout, Sizes};
 use crate::Parameters;
 use crate::random::Random;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -18,6 +21,9 @@ pub(super) struct Case {
     pub(super) lengths: Vec<usize>,
     pub(super) causal: bool,
     pub(super) seed: u64,
+    pub(super) layout: Layout,
+    /// Tokens of each sequence with padding.
+    rows: usize,
     x: Vec<f32>,
     parameters: Parameters,
 }
@@ -43,7 +49,14 @@ impl Case {
         kind.mechanism().tensors(&sizes).iter().for_each(|fresh| fresh.insert(&mut parameters, "a", seed));
         let mut random = Random::at(seed, &[99]);
         let x = (0..lengths.len() * sizes.length * sizes.width).map(|_| 1.5 * random.normal() as f32).collect();
-        Case { kind, sizes, lengths: lengths.to_vec(), causal, seed, x, parameters }
+        let (rows, layout) = (sizes.length, Layout::of(sizes.length));
+        Case { kind, sizes, lengths: lengths.to_vec(), causal, seed, layout, rows, x, parameters }
+    }
+
+    /// A single sequence without the padding behind so many rows.
+    pub(super) fn cut(mut self, rows: usize) -> Case {
+        self.x.truncate(rows * self.sizes.width);
+        Case { rows, ..self }
     }
 
     /// The same with smaller rows: queries and keys are shorter, and scores nearer to each other.
@@ -55,7 +68,7 @@ impl Case {
     /// Calls with the layer's input, tracked for gradients or not.
     pub(super) fn with<T>(&self, tracked: bool, job: impl FnOnce(&Input<'_>) -> T) -> T {
         let parameters = if tracked { self.parameters.clone() } else { self.parameters.without_autodiff() };
-        let shape = [self.lengths.len(), self.sizes.length, self.sizes.width];
+        let shape = [self.lengths.len(), self.rows, self.sizes.width];
         let x = Tensor::from_data(TensorData::new(self.x.clone(), shape), &Device::flex());
         let x = if tracked { x.autodiff() } else { x };
         job(&Input {
@@ -63,6 +76,8 @@ impl Case {
             lengths: &self.lengths,
             heads: self.sizes.heads,
             causal: self.causal,
+            layout: self.layout,
+            one_by_one: usize::MAX,
             seed: self.seed,
             parameters: &parameters,
             prefix: "a",
@@ -70,9 +85,20 @@ impl Case {
         })
     }
 
-    /// What the mechanism makes of it, `[groups, length, head width]`.
+    /// What the mechanism makes of it, `[groups, length, head width]`; all heads at once and one by one give the same.
     pub(super) fn mixed(&self) -> Rows {
-        self.with(false, |input| numbers(self.kind.attend(input).unwrap()))
+        let (together, one_by_one) = (self.mixed_from(usize::MAX), self.mixed_from(0));
+        let most = together.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        let apart = self.apart(&together, &one_by_one);
+        assert!(apart <= 1e-5 * (1.0 + most), "{:?}: heads one by one: {apart}", self.kind);
+        together
+    }
+
+    /// The same with heads one by one from so many tokens on.
+    pub(super) fn mixed_from(&self, one_by_one: usize) -> Rows {
+        self.with(false, |input| {
+            numbers(self.kind.attend(&Input { x: input.x.clone(), one_by_one, ..*input }).unwrap())
+        })
     }
 
     /// Queries, keys and values.
@@ -94,7 +120,7 @@ impl Case {
 
     /// Changes a row of the input.
     pub(super) fn disturb(&mut self, sequence: usize, token: usize) {
-        let from = (sequence * self.sizes.length + token) * self.sizes.width;
+        let from = (sequence * self.rows + token) * self.sizes.width;
         self.x[from..from + self.sizes.width].iter_mut().for_each(|x| *x = 3.0 - 2.0 * *x);
     }
 
@@ -117,7 +143,7 @@ impl Case {
         added: &dyn Fn(usize, usize, usize) -> f64,
     ) -> Rows {
         let [q, k, v] = self.projected();
-        let (length, width) = (self.sizes.length, self.sizes.head_width());
+        let (length, width) = (self.rows, self.sizes.head_width());
         let mut out = vec![0.0; q.len()];
         for group in 0..self.groups() {
             for i in 0..self.real(group) {
@@ -142,7 +168,7 @@ impl Case {
     /// The largest difference of two results at real tokens.
     pub(super) fn apart(&self, a: &Rows, b: &Rows) -> f64 {
         assert_eq!(a.len(), b.len());
-        let each = self.sizes.length * self.sizes.head_width();
+        let each = self.rows * self.sizes.head_width();
         let real = |at: usize| at % each / self.sizes.head_width() < self.real(at / each);
         let differences = (0..a.len()).filter(|at| real(*at)).map(|at| (a[at] - b[at]).abs());
         differences.fold(0.0, |most, x| if x.is_nan() { f64::INFINITY } else { most.max(x) })
@@ -150,7 +176,7 @@ impl Case {
 
     /// The root of the mean squared difference at real tokens.
     pub(super) fn error(&self, a: &Rows, b: &Rows) -> f64 {
-        let each = self.sizes.length * self.sizes.head_width();
+        let each = self.rows * self.sizes.head_width();
         let real = |at: &usize| at % each / self.sizes.head_width() < self.real(at / each);
         let squares: Vec<f64> = (0..a.len()).filter(real).map(|at| (a[at] - b[at]).powi(2)).collect();
         (squares.iter().sum::<f64>() / squares.len() as f64).sqrt()

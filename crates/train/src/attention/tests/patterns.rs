@@ -1,6 +1,6 @@
 //! Patterns are exactly dense attention with everything else hidden, over lengths, blocks and padding.
 
-use super::super::{BigBird, Kind};
+use super::super::{BigBird, Kind, Layout};
 use super::{Case, nothing};
 
 /// Lengths that fit blocks and that do not, with and without padding.
@@ -74,7 +74,7 @@ fn bigbird() {
         let text = serde_json::to_string(&Kind::BigBird(kind.clone())).unwrap();
         compare(&text, false, |length, i, j| {
             let size = block.min(length);
-            let lists = kind.looked_at(length.div_ceil(size));
+            let lists = kind.looked_at(length.div_ceil(size), length.div_ceil(size));
             assert!(lists.iter().all(|list| list.len() <= 3 + random));
             let first = globals * size;
             i < first || j < first || lists[i / size].contains(&(j / size))
@@ -101,6 +101,41 @@ fn axial_and_image() {
             a.abs_diff(c) <= 1 && b.abs_diff(d) <= 1
         });
     }
+}
+
+/// Tokens before a picture are none of its pixels: they see all and are seen by all. Its rows are as the task says, or the root
+/// of the longest.
+#[test]
+fn pictures_begin_after_what_is_pooled() {
+    for (length, lengths, before) in [(17, [17, 9], 1), (23, [20, 23], 2), (18, [18, 2], 1)] {
+        for (columns, asked) in [(6, Some(6)), (4, None), (6, None)] {
+            // 4 x 4 pixels at most are 4 a row.
+            let longest = if columns == 4 { 16 + before } else { 30 + before };
+            let near = |i: usize, j: usize, grid: &dyn Fn(usize, usize) -> bool| {
+                i < before || j < before || grid(i - before, j - before)
+            };
+            for causal in [false, true] {
+                let given = asked.map_or(String::new(), |columns| format!(r#","columns":{columns}"#));
+                let mut case = Case::new(&format!(r#"{{"kind":"axial"{given}}}"#), length, &lengths, causal, 3);
+                case.layout = Layout { before, columns: None, longest };
+                let cross = |i: usize, j: usize| i / columns == j / columns || i % columns == j % columns;
+                let dense = case.dense(&|i, j| near(i, j, &cross) && (!causal || j <= i), &nothing);
+                let apart = case.apart(&case.mixed(), &dense);
+                assert!(apart < 2e-5, "axial of {columns}, causal {causal}, {lengths:?}: {apart}");
+            }
+            let mut case = Case::new(r#"{"kind":"image","block":2}"#, length, &lengths, false, 3);
+            case.layout = Layout { before, columns: Some(columns), longest };
+            let squares = |i: usize, j: usize| {
+                let square = |at: usize| (at / columns / 2, at % columns / 2);
+                let ((a, b), (c, d)) = (square(i), square(j));
+                a.abs_diff(c) <= 1 && b.abs_diff(d) <= 1
+            };
+            let apart = case.apart(&case.mixed(), &case.dense(&|i, j| near(i, j, &squares), &nothing));
+            assert!(apart < 2e-5, "image of {columns}, {lengths:?}: {apart}");
+        }
+    }
+    let kind: Kind = serde_json::from_str(r#"{"kind":"image","block":5}"#).unwrap();
+    assert!(kind.mechanism().fits(Some(32)).unwrap_err().to_string().contains("32 pixels"));
 }
 
 /// ETC's pattern with the scores of its labels.
@@ -142,7 +177,7 @@ fn transformer_xl() {
             let map = case.tensor("position.weight");
             let width = case.sizes.head_width();
             let added = |group: usize, i: usize, j: usize| {
-                let wave = crate::lra::sines(i as f64 - j as f64, 8);
+                let wave = crate::sines::sines(i as f64 - j as f64, 8);
                 let row = |at: usize| -> f64 {
                     let output = (group % 2) * width + at;
                     (0..8).map(|input| map[output * 8 + input] * f64::from(wave[input])).sum()

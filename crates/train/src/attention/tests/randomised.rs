@@ -49,7 +49,8 @@ fn routing_of_one_cluster_is_full() {
 }
 
 /// Hashed attention with shared queries and keys: full attention but for a token itself, when all are in one chunk and
-/// enough rounds make every pair meet. The error falls with the rounds.
+/// enough rounds make every pair meet. The error falls to that of the pairs that never did, which point away from each other
+/// and hardly count.
 #[test]
 fn reformer_converges() {
     let error = |hashes: usize| -> f64 {
@@ -82,8 +83,8 @@ fn reformer_converges() {
         });
         each.sum::<f64>() / 6.0
     };
-    let (one, many) = (error(1), error(24));
-    assert!(many < 0.6 * one, "{one} {many}");
+    let (one, some, many) = (error(1), error(8), error(64));
+    assert!(some < 0.1 * one && many < 0.01 * one, "{one} {some} {many}");
 }
 
 /// Monte-Carlo values are exact where the budget covers all inputs, and unbiased where it does not: the mean over 400 passes is
