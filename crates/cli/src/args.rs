@@ -6,6 +6,7 @@ use crate::commands::{
 use crate::failure::Failure;
 use crate::load::{self, HeadArg};
 use crate::shapes::Shape;
+use crate::{console, machine};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sparing_engine::{Options, auto_precision};
@@ -23,7 +24,8 @@ const STYLES: Styles = Styles::styled()
 pub const WELCOME: &str = "\
 sparing makes Hugging Face Transformers cheaper at an accuracy you choose, proves it, and runs them fast on the CPU.
 
-  sparing optimize MODEL          faster or smaller, at most 0.5% worse: searched, measured, with a report
+  sparing optimize                faster or smaller, at most 0.5% worse: searched, measured, with a report;
+                                  your own: sparing optimize MODEL --data mine.csv --text review --label stars
   sparing run MODEL \"a text\"      classify, embed, fill in, answer, generate: whatever the model is made for
   sparing eval MODEL --task sst2  score with its interval, speed, agreement of bf16 and int8 with the exact model
   sparing inspect MODEL           parameters, FLOPs and time by part, as table and picture
@@ -226,11 +228,19 @@ pub fn split(name: &str) -> Result<Split, String> {
     Split::parse(name).map_err(|e| e.to_string())
 }
 
-/// A number of threads that a machine could have.
+/// A number of threads, and no more than there are cores: more would wait for each other.
 pub fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if n <= 1024 => Ok(n),
-        _ => Err("a number from 0 to 1024 is expected".to_string()),
+    let cores = machine::cores();
+    match text.parse::<usize>() {
+        Ok(n) if n > cores => {
+            console::note(&format!(
+                "--threads {n}: this machine has {cores} core{}, so many threads it is",
+                if cores == 1 { "" } else { "s" }
+            ));
+            Ok(cores)
+        }
+        Ok(n) => Ok(n),
+        _ => Err("a number of threads is expected; 0 means all cores".to_string()),
     }
 }
 

@@ -24,8 +24,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     result.map_err(failed)
 }
 
-/// Refuses a directory with something in it, unless that may be replaced.
+/// Refuses a directory with something in it, unless that may be replaced, and one that holds other things than a model in any case.
 pub fn free(out: &Path, overwrite: bool) -> Result<(), Failure> {
+    sparing_model::check_replaceable(out)?;
     let occupied = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
     match occupied && !overwrite {
         true => Err(Failure::new(format!(

@@ -9,6 +9,15 @@ pub fn bar(total: u64, what: &str) -> ProgressBar {
     ProgressBar::new(total).with_style(style.progress_chars("━╸─"))
 }
 
+/// Turns while something is done whose end nobody knows, with a clock that runs.
+pub fn spinner(what: &str) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{spinner} {elapsed}  {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(what.to_string());
+    spinner.enable_steady_tick(std::time::Duration::from_millis(120));
+    spinner
+}
+
 /// A bar over the bytes of a file that comes in.
 pub fn download(total: u64, file: &str) -> ProgressBar {
     let template = "{msg} {bar:30} {bytes}/{total_bytes}  {bytes_per_sec}, {eta} left";

@@ -28,12 +28,27 @@ fn what_is_saved_is_smaller_and_what_its_report_says() {
         let report = json(&out.join("report.json"));
         assert_eq!((&report["task"]["search_rows"], &report["task"]["report_rows"]), (&60.into(), &60.into()));
         assert!(report["candidates"].as_array().unwrap().len() > 5, "{focus}");
+        assert!(["within", "beyond", "unchanged"].contains(&report["verdict"].as_str().unwrap()), "{focus}");
+        assert!(report["criterion"].as_str().unwrap().starts_with("within the budget of 20%"), "{focus}");
         if let Some(chosen) = report["chosen"].as_u64() {
             let (chosen, base) = (&report["candidates"][chosen as usize], &report["baseline"]);
             assert!(chosen["bytes"].as_u64() <= base["bytes"].as_u64(), "{focus}: {chosen}");
             assert_eq!(report["verification"]["bytes"], chosen["bytes"], "{focus}");
             let score = |of: &serde_json::Value| of["score"].as_f64().unwrap();
             assert!((score(&report["verification"]) - score(chosen)).abs() < 1e-9, "{focus}");
+            let lost = 1.0 - score(chosen) / score(base);
+            assert!((report["lost"].as_f64().unwrap() - lost).abs() < 1e-9, "{focus}");
+            assert_eq!(report["verdict"], if lost <= 0.2 + 1e-9 { "within" } else { "beyond" }, "{focus}");
+            // All parts together take the time that is reported.
+            for (parts, of) in [("parts_before", base), ("parts_after", chosen)] {
+                let sum: f64 = report[parts].as_array().unwrap().iter().map(|part| part["ms"].as_f64().unwrap()).sum();
+                assert!((sum / of["time_ms"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{focus}: {parts}");
+            }
+            // Nothing that was timed and may be chosen is clearly faster than what was.
+            let interval = |of: &serde_json::Value| {
+                [&of["time_interval"]["low"], &of["time_interval"]["high"]].map(|x| x.as_f64())
+            };
+            assert!(interval(chosen).iter().all(Option::is_some), "{focus}");
         } else {
             assert_eq!(focus, "accuracy", "nothing within 20% was found");
         }
@@ -74,7 +89,8 @@ fn the_same_seed_gives_the_same_plan() {
         let out = folder.path().join(name);
         let args =
             ["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--max-loss", "20%", "--group", "8"];
-        sparing(&[&args[..], &["--economies", "heads,width"]].concat()).ok();
+        // With speed in focus the clock has the last word.
+        sparing(&[&args[..], &["--economies", "heads,width", "--focus", "size"]].concat()).ok();
         std::fs::read_to_string(out.join("sparing.json")).unwrap()
     };
     assert_eq!(plan("a"), plan("b"));
@@ -107,6 +123,47 @@ fn a_search_that_was_killed_goes_on() {
     assert!(out.join("report.html").is_file() && !journal.exists());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_search_that_was_stopped_is_saved_and_goes_on() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 3000);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m");
+    let journal = folder.path().join(".m.search.jsonl");
+    let mut args =
+        vec!["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--group", "1", "--max-loss", "20%"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).spawn().unwrap();
+    let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    while lines() < 3 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+    assert!(out.join("report.html").is_file() && journal.exists(), "what was tried is kept");
+    args.push("--resume");
+    let output = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("were tried before"), "{told}");
+    assert!(!journal.exists());
+    // It is finished now.
+    assert!(sparing(&args).error(1).contains("no search to go on with"));
+}
+
+#[test]
+fn other_peoples_files_are_seen_before_the_search() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 120);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
+    for more in [&[][..], &["--overwrite"]] {
+        let args = ["optimize", &model, "--data", &data, "--out", folder.path().to_str().unwrap()];
+        let told = sparing(&[&args[..], more].concat()).error(1);
+        assert!(told.contains("not a model directory") && !told.contains("--overwrite"), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn what_makes_no_sense_is_told_in_one_line() {
     let model = fixture("bert-classify-text");
@@ -122,10 +179,14 @@ fn what_makes_no_sense_is_told_in_one_line() {
         assert!(told.contains(said), "{args:?}: {told}");
         assert!(!Path::new(&out).exists(), "{args:?}");
     }
-    for (flag, value, said) in
-        [("--max-loss", "120%", "0.5%"), ("--economies", "heads,hats", "there are blocks, heads")]
-    {
+    for (flag, value, said) in [
+        ("--max-loss", "120%", "0.5%"),
+        ("--max-loss", "0.5", "0.5% or 50%"),
+        ("--economies", "heads,hats", "there are blocks, heads"),
+    ] {
         let ran = sparing(&["optimize", &model, "--data", &wrong, "--out", &out, flag, value]);
         assert!(ran.code == 2 && ran.err.contains(said), "{}", ran.err);
     }
+    let told = sparing(&["optimize", "nosuchdir"]).error(2);
+    assert!(told.contains("there is no directory nosuchdir here") && told.contains("--data"), "{told}");
 }

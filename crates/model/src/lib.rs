@@ -44,7 +44,7 @@ pub use load::{LoadOptions, Model};
 pub use mca::{AttentionPlan, LayerAlpha, Length, Mca, Pooling, Sampler};
 pub use plan::{Activations, Bits, LayerBits, Plan, Precision, Quantization};
 pub use prune::{Edits, FfnEdit, LayerEdit, NewNumbers};
-pub use save::write_directory;
+pub use save::{check_replaceable, write_directory};
 pub use tokenizer::{Encoded, Tokenizer};
 pub use tokens::{ByLayer, LayerTokens, Tokens};
 pub use weights::{Dtype, Integers, OwnedTensor, Quantized, ScaleAxis, Scales, Tensor, Weights};

@@ -91,6 +91,19 @@ pub fn write_directory(directory: &Path, files: &[(&str, &[u8])], tensors: &[Own
     out.finish()
 }
 
+/// Refuses a directory that [`Model::save`] would not write to. Replacing means deleting: only what is a model, or nothing, may go.
+pub fn check_replaceable(target: &Path) -> Result<(), Error> {
+    if target.exists() && !target.is_dir() {
+        return Err(Error::new(format!("{}: is a file; give a directory to write to", target.display())));
+    }
+    let occupied = target.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
+    if occupied && !target.join("config.json").is_file() {
+        let why = "is not empty and not a model directory; give another one to write to";
+        return Err(Error::new(format!("{}: {why}", target.display())));
+    }
+    Ok(())
+}
+
 /// A directory being written beside the one it will replace.
 struct Replacement {
     target: PathBuf,
@@ -99,15 +112,7 @@ struct Replacement {
 
 impl Replacement {
     fn begin(target: &Path) -> Result<Replacement, Error> {
-        if target.exists() && !target.is_dir() {
-            return Err(Error::new(format!("{}: is a file; give a directory to write to", target.display())));
-        }
-        // Replacing means deleting: only what is a model, or nothing, may go.
-        let occupied = target.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
-        if occupied && !target.join("config.json").is_file() {
-            let why = "is not empty and not a model directory; give another one to write to";
-            return Err(Error::new(format!("{}: {why}", target.display())));
-        }
+        check_replaceable(target)?;
         let beside = sibling(target, "partial")?;
         let parent = beside.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).and_then(|()| fs::create_dir(&beside)).map_err(|e| unwritable(&beside, &e))?;

@@ -86,6 +86,26 @@ impl<'a> Judge<'a> {
         &self.own
     }
 
+    /// What it takes to be within a budget, in a sentence.
+    pub fn criterion(&self, budget: f64) -> String {
+        let budget = format!("{}%", (1e5 * budget).round() / 1e3);
+        let score = match self.believes() {
+            true => format!(
+                "its doubt is at most {budget} (what is lost by the original model's own belief, which has less luck in it than the \
+                 score), and the score that is lost too, give or take one standard error"
+            ),
+            false => format!("the score that is lost, with one standard error on top (its doubt), is at most {budget}"),
+        };
+        format!(
+            "within the budget of {budget} on searched rows: {score}; of a model that was fine-tuned, the score alone"
+        )
+    }
+
+    /// Whether answers come with how far the baseline believes in them.
+    fn believes(&self) -> bool {
+        matches!(self.baseline.outcomes.first(), Some(Outcome::Class { .. }))
+    }
+
     /// How many rows it judges by.
     pub fn rows(&self) -> usize {
         self.baseline.n
@@ -112,12 +132,12 @@ impl<'a> Judge<'a> {
             let (before, after) = (loss(a), loss(b));
             let (divergence, doubt, same) = beside(a, b);
             let not_worse = f64::from(u8::from(after <= before));
-            sums.iter_mut().zip([after, divergence, doubt, same, not_worse]).for_each(|(sum, x)| *sum += x / n);
+            sums.iter_mut().zip([after, divergence, doubt, same, not_worse]).for_each(|(sum, x)| *sum += x);
         }
-        let [loss, divergence, doubt, agreement, not_worse] = sums;
+        let [loss, divergence, doubt, agreement, not_worse] = sums.map(|sum| sum / n);
         let worse = if self.metric.higher_is_better() { base - score } else { score - base };
         let [lost, doubt] = [worse, doubt].map(|x| x / base.abs().max(1e-9));
-        let believes = matches!(self.baseline.outcomes.first(), Some(Outcome::Class { .. }));
+        let believes = self.believes();
         let luck = match self.metric {
             Metric::Accuracy if believes => ((1.0 - agreement).max(0.0) / n).sqrt(),
             _ => self.resampled(report),

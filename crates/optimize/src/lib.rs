@@ -8,6 +8,7 @@
 
 mod anatomy;
 mod axes;
+mod contest;
 mod cost;
 mod costs;
 mod elements;
@@ -25,14 +26,15 @@ mod trail;
 mod workshop;
 
 pub use anatomy::{Anatomy, Kind, Site};
+pub use contest::{Contest, Contestant, contest};
 pub use costs::Costs;
 pub use elements::{Element, queue as element_queue};
 pub use journal::Journal;
 pub use judge::{Elsewhere, Judge, Verdict, answers, executor, without_intervals};
 pub use recipe::{Left, Recipe};
-pub use running::{Counted, Prices, Running};
+pub use running::{Counted, GivenUp, Prices, Running};
 pub use search::{Economy, Event, Search, Settings, Strategy, Tried, Tune};
-pub use stopwatch::{Stopwatch, Timed, median};
+pub use stopwatch::{Stopwatch, Timed, median, median_interval};
 pub use surgeon::{Moments, Spared, Surgeon};
 pub use trail::{Milestone, Trail, further};
 pub use workshop::Workshop;

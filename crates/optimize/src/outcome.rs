@@ -7,22 +7,23 @@ use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
 
 /// The best of what was tried within a budget, by what matters most. `None`: nothing that was tried is within it.
 pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
-    let within = |t: &Tried| {
-        t.pays
-            && t.fair
-            && match focus {
-                Focus::Accuracy => t.verdict.lost <= 0.0,
-                _ => t.within(budget),
-            }
-    };
     let worth = |t: &Tried| match focus {
         Focus::Speed => t.foreseen,
         Focus::Size => -(t.bytes as f64),
         Focus::Accuracy => -t.verdict.loss,
     };
-    let candidates = tried.iter().enumerate().filter(|(_, t)| within(t) && t.recipe != Recipe::default());
+    let candidates = tried.iter().enumerate().filter(|(_, t)| may_be_chosen(t, focus, budget));
     let worths = candidates.map(|(number, t)| (worth(t), number));
     worths.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, number)| number)
+}
+
+/// Whether a candidate may be the one that is saved: it economises, pays, is fair, and is within the budget.
+pub fn may_be_chosen(tried: &Tried, focus: Focus, budget: f64) -> bool {
+    let within = match focus {
+        Focus::Accuracy => tried.verdict.lost <= 0.0,
+        _ => tried.within(budget),
+    };
+    tried.pays && tried.fair && within && tried.recipe != Recipe::default()
 }
 
 /// Which of (score, speed, bytes) triples are on the frontier: nothing else is as good in all and better in one. Scores and
@@ -260,7 +261,6 @@ mod tests {
             recipe: Recipe { precision: Some(Precision::Int8), ..Recipe::default() },
             verdict: serde_json::from_value(verdict.clone()).unwrap(),
             foreseen,
-            time_ratio: None,
             bytes: 1,
             accepted: true,
             pays,

@@ -44,6 +44,15 @@ impl Running {
         }
     }
 
+    /// Whether a recipe has it.
+    fn is_in(self, recipe: &Recipe) -> bool {
+        recipe.attention.as_ref().is_some_and(|attention| match self {
+            Running::Tokens => attention.tokens.is_some(),
+            Running::Keys => attention.keys.is_some(),
+            Running::Values => attention.mca.is_some(),
+        })
+    }
+
     /// The recipe without it; `None` where it is not there. `came`: whether the model came with such economies, which a recipe
     /// that says nothing of attention leaves as they are.
     pub fn without(self, recipe: &Recipe, came: bool) -> Option<Recipe> {
@@ -175,6 +184,25 @@ impl Prices {
     }
 }
 
+/// An economy that some candidate did without, because it did not pay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GivenUp {
+    /// Which.
+    pub what: Running,
+    /// By what share it made requests slower.
+    pub slower: f64,
+}
+
+impl GivenUp {
+    /// What to say of it beside a recipe that was saved; nothing where that one has such an economy, a milder one, after all.
+    pub fn note(&self, saved: &Recipe) -> Option<String> {
+        let slower = 100.0 * self.slower;
+        let what = self.what.name();
+        (!self.what.is_in(saved))
+            .then(|| format!("{what} was given up: by the clock it made requests {slower:.1}% slower"))
+    }
+}
+
 /// Time saved for operations saved, in tenths. Nothing where there is hardly any.
 fn worth(saved: f64, counted: f64) -> f64 {
     if saved < LEAST || counted < LEAST { 0.0 } else { (10.0 * (saved / counted).min(1.0)).round() / 10.0 }
@@ -230,6 +258,16 @@ pub(crate) fn reconciled(mut attention: AttentionPlan, architecture: &Architectu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_saved_plan_has_was_not_given_up() {
+        let given_up = GivenUp { what: Running::Tokens, slower: 0.123 };
+        let note = given_up.note(&Recipe::default()).unwrap();
+        assert_eq!(note, "letting tokens leave was given up: by the clock it made requests 12.3% slower");
+        let has = Recipe { attention: Some(dropping(AttentionPlan::default(), 1, 0.5)), ..Recipe::default() };
+        assert_eq!(given_up.note(&has), None);
+        assert!(GivenUp { what: Running::Keys, slower: 0.1 }.note(&has).is_some());
+    }
 
     #[test]
     fn savings_that_choosing_eats_are_not_worth_it() {

@@ -1,6 +1,6 @@
 //! What all strategies share: settings, trials, and the record of what was tried.
 
-use crate::running::{Prices, Running};
+use crate::running::{GivenUp, Prices, Running};
 use crate::{Costs, Journal, Judge, Recipe, Stopwatch, Verdict, Workshop, cost, outcome, queue};
 use serde::{Deserialize, Serialize};
 use sparing_engine::Engine;
@@ -141,8 +141,6 @@ pub struct Tried {
     pub verdict: Verdict,
     /// The baseline's time over its own, as far as that can be foreseen.
     pub foreseen: f64,
-    /// The same, measured; only of those that were timed.
-    pub time_ratio: Option<f64>,
     /// Bytes of its weights as they would be saved.
     pub bytes: u64,
     /// Whether the search went on from it.
@@ -196,8 +194,8 @@ pub struct Search<'a> {
     pub tried: Vec<Tried>,
     /// How many of them were there to see what a part is worth.
     pub looks: usize,
-    /// What the user should know of it.
-    pub notes: Vec<String>,
+    /// What did not pay by the clock.
+    pub given_up: Vec<GivenUp>,
     /// Told what happens.
     pub tell: &'a mut dyn FnMut(Event<'_>),
     /// Asked often.
@@ -252,14 +250,9 @@ impl Search<'_> {
             }
             let alike = |tried: &&mut Tried| tried.recipe.attention == recipe.attention;
             self.tried.iter_mut().filter(alike).for_each(|tried| tried.pays = false);
-            let note = format!(
-                "{} was given up: by the clock it made requests {:.1}% slower",
-                of.name(),
-                100.0 * (1.0 / ratio - 1.0)
-            );
             // Once is enough: the next best may ask again.
-            if !self.notes.iter().any(|known| known.starts_with(of.name())) {
-                self.notes.push(note);
+            if !self.given_up.iter().any(|known| known.what == of) {
+                self.given_up.push(GivenUp { what: of, slower: 1.0 / ratio - 1.0 });
             }
             if !(self.stop)() {
                 self.attempt("the same without what does not pay", &without)?;
@@ -335,7 +328,6 @@ impl Search<'_> {
             recipe: recipe.clone(),
             verdict,
             foreseen: 1.0,
-            time_ratio: None,
             bytes,
             accepted: false,
             pays: true,

@@ -10,6 +10,8 @@ use std::time::Instant;
 pub struct Timed {
     /// The first engine's time over the second's: median of the rounds.
     pub ratio: f64,
+    /// Where it lies with 95% confidence, as far as the rounds tell; see [`median_interval`].
+    pub interval: [f64; 2],
     /// The second's milliseconds for one request, median of the rounds.
     pub ms: f64,
     /// The first's.
@@ -68,7 +70,8 @@ impl Stopwatch {
             seconds.push(b);
         }
         let each = 1e3 / self.requests.len().max(1) as f64;
-        Ok(Timed { ratio: median(ratios), ms: median(seconds) * each, first_ms: median(firsts) * each })
+        let interval = median_interval(ratios.clone());
+        Ok(Timed { ratio: median(ratios), interval, ms: median(seconds) * each, first_ms: median(firsts) * each })
     }
 
     /// Milliseconds of one request by part of the network, layers together or apart.
@@ -109,6 +112,26 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// Where the median of what these were drawn from lies with 95% confidence, whatever its distribution: the narrowest pair of
+/// the values, as far from one end as from the other, that fewer than a twentieth of all draws leave it outside of. All of them
+/// where there are too few (below six) for that.
+pub fn median_interval(mut values: Vec<f64>) -> [f64; 2] {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    // Chances that at most `cut` of n fall below the median: each does with one half.
+    let (mut cut, mut chance, mut below) = (0, 0.5f64.powi(n as i32), 0.0);
+    for k in 0..n / 2 {
+        below += chance;
+        if 2.0 * below > 0.05 {
+            break;
+        }
+        cut = k;
+        chance *= (n - k) as f64 / (k + 1) as f64;
+    }
+    let end = |place: Option<usize>| place.and_then(|place| values.get(place)).copied().unwrap_or(f64::NAN);
+    [end(Some(cut)), end(n.checked_sub(1 + cut))]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +144,18 @@ mod tests {
         assert_eq!(lengths, [6, 16, 26, 36, 46, 56, 66, 76, 86, 96]);
         assert_eq!((watch.requests(), watch.tokens()), (5, 102.0));
         assert_eq!(Stopwatch::new(vec![sequence(3)], 1, 64).requests(), 1);
+    }
+
+    #[test]
+    fn intervals_of_medians_as_tables_of_the_sign_test_have_them() {
+        let counted = |n: usize| median_interval((1..=n).rev().map(|x| x as f64).collect());
+        // Places from the ends: Table of the binomial with one half, at most 2.5% on a side.
+        assert_eq!(
+            [5, 6, 8, 9, 11, 12, 20].map(counted),
+            [[1.0, 5.0], [1.0, 6.0], [1.0, 8.0], [2.0, 8.0], [2.0, 10.0], [3.0, 10.0], [6.0, 15.0]]
+        );
+        assert_eq!(median_interval(vec![7.0]), [7.0, 7.0]);
+        assert!(median_interval(vec![])[0].is_nan());
     }
 
     #[test]

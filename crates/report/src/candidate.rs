@@ -26,20 +26,36 @@ pub struct Candidate {
     pub change: Option<Interval>,
     /// Share of unseen (else of searched) rows with the same answer as the baseline's, 0 to 1.
     pub agreement: Option<f64>,
+    /// Share of the baseline's score on searched rows that is lost by the baseline's own belief: how much less it believes in
+    /// this candidate's answers than in its own. [`Candidate::meets_budget`] goes by it.
+    pub doubt: Option<f64>,
+    /// Standard error of the share of the score that is lost on searched rows.
+    pub luck: Option<f64>,
     /// The baseline's time over this one's: 2 is twice as fast.
     #[serde(deserialize_with = "or_nan")]
     pub time_ratio: f64,
+    /// Interval of [`Candidate::time_ratio`]; only for candidates that were timed, the others are foreseen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_interval: Option<Interval>,
     /// Milliseconds, of whatever [`crate::Report::timing`] says.
     #[serde(deserialize_with = "or_nan")]
     pub time_ms: f64,
     /// Bytes of the saved weights.
     pub bytes: u64,
-    /// Bytes of memory while it runs, where known.
+    /// Bytes that packed weights and tables take in memory, where known. What a request needs comes on top.
     pub memory_bytes: Option<u64>,
-    /// The loss on searched rows is within the budget.
+    /// The loss on searched rows is within the budget: [`Candidate::doubt`], and the score give or take [`Candidate::luck`].
+    /// What unseen rows say of the chosen one is [`crate::Report::verdict`].
     pub meets_budget: bool,
     /// Nothing that was tried is better in one of score, time and size without being worse in another.
     pub on_frontier: bool,
+}
+
+impl Candidate {
+    /// Whether its time is measured; else it is foreseen.
+    pub fn is_timed(&self) -> bool {
+        self.time_interval.is_some()
+    }
 }
 
 /// Where the true number probably lies.

@@ -37,7 +37,7 @@ pub enum State {
     /// As published.
     #[default]
     Kept,
-    /// Computed more cheaply.
+    /// Part of it is gone, or it is computed more cheaply.
     Approximated,
     /// Gone from the file and from the program.
     Removed,

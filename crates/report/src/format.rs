@@ -52,6 +52,11 @@ pub(crate) fn ratio(ratio: f64) -> String {
     if ratio.is_finite() { format!("{}×", significant(ratio)) } else { NONE.into() }
 }
 
+/// Where a speed lies: `1.80 to 2.05`.
+pub(crate) fn speeds(interval: &Interval) -> String {
+    format!("{} to {}", significant(interval.low), significant(interval.high))
+}
+
 /// A share as a percentage with as many decimals: `98.62%`.
 pub(crate) fn percent(share: f64, decimals: usize) -> String {
     if !share.is_finite() {

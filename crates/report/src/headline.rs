@@ -1,12 +1,13 @@
 //! The outcome in one sentence.
 
-use crate::format::{count, is_zero, percent, ratio, short_percent};
+use crate::format::{count, is_zero, percent, ratio, short_percent, speeds};
 use crate::{Candidate, Focus, Metric, Report};
+use serde::{Deserialize, Serialize};
 
 /// The outcome in one sentence, and what to think of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Headline {
-    /// Plain words: "1.9× faster, 2.1× smaller, 0.20 points lower on unseen data: within your budget of 0.5%".
+    /// Plain words: "1.9× faster (1.8 to 2.0), 2.1× smaller, 0.20 points lower on unseen data: within your budget of 0.5%".
     pub sentence: String,
     /// Whether that is what was asked for.
     pub verdict: Verdict,
@@ -15,7 +16,8 @@ pub struct Headline {
 }
 
 /// Whether the outcome is what was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The loss is within the budget.
     Within,
@@ -71,9 +73,19 @@ impl Report {
         Headline { sentence, verdict, doubt: self.doubt(chosen) }
     }
 
-    /// "1.9× faster, 2.1× smaller, 0.20 points lower on unseen data".
+    /// Fills in [`Report::verdict`] and [`Report::lost`].
+    pub fn judge(&mut self) {
+        self.verdict = Some(self.headline().verdict);
+        self.lost =
+            self.chosen().and_then(|chosen| self.loss(chosen)).filter(|loss| loss.unseen).map(|loss| loss.relative);
+    }
+
+    /// "1.9× faster (1.8 to 2.0), 2.1× smaller, 0.20 points lower on unseen data".
     fn outcome(&self, chosen: &Candidate) -> String {
-        let time = compared(chosen.time_ratio, "faster", "slower", "as fast as before");
+        let mut time = compared(chosen.time_ratio, "faster", "slower", "as fast as before");
+        if let Some(interval) = chosen.time_interval.filter(|_| chosen.time_ratio >= 1.0) {
+            time += &format!(" ({})", speeds(&interval));
+        }
         let size = compared(self.size_ratio(chosen), "smaller", "larger", "as large as before");
         let mut words = if self.focus == Focus::Size { vec![size, time] } else { vec![time, size] };
         if let Some(loss) = self.loss(chosen) {
@@ -226,6 +238,15 @@ mod tests {
         assert!(said(&report).0.contains("perplexity 0.200 higher on unseen data: beyond your budget"));
         report.candidates[0].score = Some(19.0);
         assert_eq!(said(&report).1, Verdict::Within);
+    }
+
+    #[test]
+    fn speeds_have_their_interval() {
+        let mut report = report();
+        report.candidates[0].time_interval = Some(Interval { low: 1.804, high: 2.0 });
+        assert!(said(&report).0.starts_with("1.90× faster (1.80 to 2.00), 2.10× smaller"));
+        report.candidates[0].time_interval = Some(Interval { low: f64::NAN, high: 2.0 });
+        assert!(!said(&report).0.contains("NaN"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What an optimisation found.
 
 use crate::number::or_nan;
-use crate::{Candidate, ElementMap, Focus, Machine, Model, Task, Versions};
+use crate::{Candidate, ElementMap, Focus, Interval, Machine, Model, Task, Verdict, Versions};
 use serde::{Deserialize, Serialize};
 
 /// What an optimisation was asked, what it tried and what it found.
@@ -37,6 +37,9 @@ pub struct Report {
     pub economies: Vec<String>,
     /// What the model is for.
     pub task: Task,
+    /// What it takes to be within the budget on searched rows, in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub criterion: String,
     /// Confidence of every interval, 0 to 1.
     pub confidence: Option<f64>,
     /// What was timed, in words: "one sentence at a time, 2 threads, median of 30 runs".
@@ -46,6 +49,11 @@ pub struct Report {
     /// Bytes of its weights in 32-bit floats, where it came in fewer bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub f32_bytes: Option<u64>,
+    /// Whether the chosen candidate is within the budget on rows that the search never saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Share of the baseline's score on those rows that the chosen candidate loses; negative if it gains.
+    pub lost: Option<f64>,
     /// Index of the chosen candidate; `None`: nothing is better than the model as it came.
     pub chosen: Option<usize>,
     /// Everything that was tried, in order; without the baseline.
@@ -73,6 +81,9 @@ pub struct Gain {
     /// Share of the baseline's time that it saves; negative if it costs time. All together: `1 - 1 / time_ratio`.
     #[serde(deserialize_with = "or_nan")]
     pub time: f64,
+    /// Interval of [`Gain::time`], where it was timed. One that has zero in it counts as nothing saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_interval: Option<Interval>,
     /// Share of the baseline's bytes that it saves.
     #[serde(deserialize_with = "or_nan")]
     pub bytes: f64,
@@ -99,6 +110,9 @@ pub struct Verification {
     /// The baseline's time over the saved model's.
     #[serde(deserialize_with = "or_nan")]
     pub time_ratio: f64,
+    /// Where that lies, as far as the rounds of the race tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_interval: Option<Interval>,
     /// Bytes of the saved weights.
     pub bytes: u64,
 }

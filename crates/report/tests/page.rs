@@ -43,6 +43,7 @@ fn hostile() -> Report {
     report.task.metric.name = text();
     report.economies = vec![text()];
     report.notes = vec![text()];
+    report.criterion = text();
     report.gains[0].technique = text();
     report.parts_before[0].part = text();
     report.elements.layers[0].tokens = Some(text());
@@ -122,6 +123,34 @@ fn every_candidate_and_every_element_is_on_the_page() {
 }
 
 #[test]
+fn what_is_foreseen_is_marked_and_the_verdict_is_said_once() {
+    let mut report = example();
+    let page = report.html();
+    let words = words(&page);
+    let hollow =
+        |page: &str| page.matches("class=\"mark within\"").count() + page.matches("class=\"mark beyond\"").count();
+    let foreseen = report.candidates.iter().filter(|candidate| !candidate.is_timed()).count();
+    // Twice in pictures, once in a legend; some are off the picture.
+    assert!((3..=2 * foreseen + 1).contains(&hollow(&page)), "{}", hollow(&page));
+    let unmeasured = report.candidates.iter().find(|candidate| !candidate.is_timed()).unwrap();
+    assert!(words.contains(&format!("~{:.1} ms", unmeasured.time_ms)));
+    assert!(words.contains("2.41× faster (2.34 to 2.50)"));
+    assert!(words.contains("within, on searched rows"));
+    assert!(words.contains(&report.criterion) && words.contains("doubt "));
+    assert!(!words.contains("chosen (chosen)"));
+
+    report.verdict = None;
+    report.judge();
+    assert_eq!(serde_json::from_str::<Value>(&report.json()).unwrap()["verdict"], "within");
+    let chosen = report.chosen.unwrap();
+    report.candidates[chosen].score = Some(0.9);
+    report.judge();
+    let json: Value = serde_json::from_str(&report.json()).unwrap();
+    assert_eq!((&json["verdict"], &json["candidates"][chosen]["meets_budget"]), (&"beyond".into(), &true.into()));
+    assert!((json["lost"].as_f64().unwrap() - (0.9128 - 0.9) / 0.9128).abs() < 1e-9);
+}
+
+#[test]
 fn hostile_text_stays_text() {
     let report = hostile();
     let page = report.html();
@@ -149,7 +178,10 @@ fn odd() -> Vec<Report> {
                 interval,
                 change: interval,
                 agreement: Some(number),
+                doubt: Some(number),
+                luck: Some(number),
                 time_ratio: number,
+                time_interval: interval,
                 time_ms: number,
                 bytes: 0,
                 memory_bytes: Some(0),
@@ -158,7 +190,9 @@ fn odd() -> Vec<Report> {
         }
         report.budget = number;
         report.seconds = Some(number);
-        report.gains = vec![Gain { technique: "t".into(), time: number, bytes: number }];
+        report.gains = vec![Gain { technique: "t".into(), time: number, time_interval: interval, bytes: number }];
+        (report.lost, report.verification) =
+            (Some(number), Some(Verification { score: number, time_ratio: number, time_interval: interval, bytes: 0 }));
         report.parts_before = vec![PartTime { part: "p".into(), ms: number }];
         report.parts_after.clone_from(&report.parts_before);
         report
@@ -244,6 +278,9 @@ fn the_card_says_what_the_hub_reads() {
     assert!(card.starts_with(front), "{card}");
     assert!(card.contains("      value: 0.9106\n") && card.contains("91.06% (89.1 to 92.8)"));
     assert!(card.contains("    sparing optimize example/bert-base-sst2 --task sst2"));
+    assert!(card.contains("other programs fail to load them"));
+    let as_it_came = Report { chosen: None, ..example() };
+    assert!(as_it_came.card(&base).contains("other programs read them as before"));
 }
 
 #[test]

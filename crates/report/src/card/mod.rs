@@ -4,7 +4,7 @@ mod base;
 
 pub use base::BaseCard;
 
-use crate::format::{NONE, bytes, confidently, count, percent, ratio, time};
+use crate::format::{NONE, bytes, confidently, count, percent, ratio, speeds, time};
 use crate::{Candidate, Interval, Metric, Report};
 use std::fmt::Write;
 
@@ -80,11 +80,22 @@ impl Report {
         writeln!(out, "```sh\nsparing run . \"your text\"\n```\n")?;
         writeln!(
             out,
-            "The directory has the usual layout (`config.json`, `model.safetensors`, the tokenizer) plus `sparing.json`, which says what is economised where. \
-             Programs that do not read `sparing.json` do not economise."
+            "The files are the usual ones (`config.json`, `model.safetensors`, the tokenizer) plus `sparing.json`, which says what is economised where. {}",
+            self.readers()
         )?;
         self.write_limits(out)?;
         self.write_setting(out)
+    }
+
+    /// Who can read the weights.
+    fn readers(&self) -> &'static str {
+        match self.chosen() {
+            Some(_) => {
+                "Only Sparing reads it as it is meant: heads, neurons and blocks that were removed are gone from the weights, and weights \
+                 may be stored as 8-bit integers or fewer with scales, so other programs fail to load them, or load them wrongly."
+            }
+            None => "The weights are as they came: other programs read them as before.",
+        }
     }
 
     fn write_scores(&self, out: &mut String) -> std::fmt::Result {
@@ -103,9 +114,12 @@ impl Report {
             scored(metric, Some(c.search_score), c.search_interval)
         })?;
         row("time".into(), &|c| time(c.time_ms))?;
-        row("speed".into(), &|c| ratio(c.time_ratio))?;
+        row("speed".into(), &|c| match &c.time_interval {
+            Some(interval) => format!("{} ({})", ratio(c.time_ratio), speeds(interval)),
+            None => ratio(c.time_ratio),
+        })?;
         row("size of the weights".into(), &|c| bytes(c.bytes))?;
-        row("memory".into(), &|c| c.memory_bytes.map_or_else(|| NONE.into(), bytes))?;
+        row("weights in memory, packed".into(), &|c| c.memory_bytes.map_or_else(|| NONE.into(), bytes))?;
         row("same answers as before".into(), &|c| c.agreement.map_or_else(|| NONE.into(), |share| percent(share, 1)))?;
         writeln!(out, "\nIn brackets: where the true value lies{}.", confidently(self.confidence))?;
         if !self.timing.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::table::{Cell, Table};
 use super::{details, titled};
-use crate::format::{NONE, bytes, count, percent, ratio, time};
+use crate::format::{NONE, bytes, count, percent, ratio, speeds, time};
 use crate::{Candidate, Report};
 use sparing_markup::Element;
 
@@ -12,9 +12,13 @@ pub(super) fn section(report: &Report) -> Option<Element> {
         return None;
     }
     let best = || report.candidates.iter().filter(|candidate| candidate.on_frontier);
-    let lead =
-        "What nothing else beats in score, time and size at once. Pick another one if your trade is a different one.";
+    let lead = "What nothing else beats in score, time and size at once. Times with a ~ are foreseen, not measured. For another \
+                trade run the command again with another --max-loss or --focus.";
     let mut section = titled("The frontier", lead);
+    if !report.criterion.is_empty() {
+        let words = format!("✓ {}. The verdict at the top goes by the score on unseen rows alone.", report.criterion);
+        section = section.with(Element::new("p").set("class", "lead").text(&words));
+    }
     if best().next().is_some() {
         section = section.with(table(report, "The frontier", best()));
     }
@@ -26,7 +30,16 @@ fn table<'a>(report: &'a Report, name: &str, candidates: impl Iterator<Item = &'
     let metric = &report.task.metric;
     let searched = format!("{}, searched", metric.name);
     let unseen = format!("{}, unseen", metric.name);
-    let columns = ["candidate", &searched, &unseen, "time", "size", "memory", "same answers", "budget"];
+    let columns = [
+        "candidate",
+        &searched,
+        &unseen,
+        "time",
+        "size",
+        "weights in memory",
+        "same answers",
+        "within, on searched rows",
+    ];
     let mut rows: Vec<&Candidate> = candidates.collect();
     rows.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms));
     let rows = [&report.baseline].into_iter().chain(rows);
@@ -50,19 +63,25 @@ fn row(report: &Report, candidate: &Candidate, chosen: bool) -> [Cell; 8] {
         cell.below(interval.as_ref().map_or_else(String::new, |interval| metric.show_interval(interval)))
     };
     let times = |times: f64| if is_baseline { String::new() } else { ratio(times) };
+    let foreseen = if is_baseline || candidate.is_timed() { "" } else { "~" };
+    let speed = match &candidate.time_interval {
+        Some(interval) if !is_baseline => format!("{} ({})", ratio(candidate.time_ratio), speeds(interval)),
+        _ => times(candidate.time_ratio),
+    };
     let budget = match (is_baseline, candidate.meets_budget) {
         (true, _) => "",
         (_, true) => "✓ within",
         (_, false) => "✗ beyond",
     };
+    let doubt = candidate.doubt.filter(|_| !is_baseline).map(|doubt| format!("doubt {}", percent(doubt, 2)));
     [
         Cell::from(name).below(candidate.what.clone()),
         score(Some(candidate.search_score), &candidate.search_interval),
         score(candidate.score, &candidate.interval),
-        Cell::from(time(candidate.time_ms)).below(times(candidate.time_ratio)),
+        Cell::from(format!("{foreseen}{}", time(candidate.time_ms))).below(speed),
         Cell::from(bytes(candidate.bytes)).below(times(report.size_ratio(candidate))),
         candidate.memory_bytes.map_or_else(|| NONE.into(), bytes).into(),
         candidate.agreement.map_or_else(|| NONE.into(), |share| percent(share, 1)).into(),
-        budget.into(),
+        Cell::from(budget).below(doubt.unwrap_or_default()),
     ]
 }

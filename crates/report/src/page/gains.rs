@@ -6,12 +6,15 @@ use crate::format::{percent, short_percent};
 use sparing_markup::{Element, drawing, label, line, rect};
 
 const WIDTH: f64 = 420.0;
-const LEFT: f64 = 152.0;
+const LEFT: f64 = 170.0;
 const RIGHT: f64 = 356.0;
 const ROW: f64 = 28.0;
 const BAR: f64 = 18.0;
 /// Letters that fit to the left of the bars.
-const LETTERS: usize = 18;
+const LETTERS: usize = 22;
+
+const LEAD: &str = "Each technique takes its share off what the one above it left. Each was raced against the step above it; what the clock \
+                    cannot tell from nothing counts as nothing.";
 
 /// One row: from how much to how much.
 struct Step<'a> {
@@ -33,10 +36,7 @@ pub(super) fn section(report: &Report) -> Option<Element> {
         figure("Time", picture("Time saved by each technique", time.collect())),
         figure("Size", picture("Bytes saved by each technique", bytes.collect())),
     ];
-    Some(
-        titled("Where the savings come from", "Each technique takes its share off what the one above it left.")
-            .with(columns(pictures)),
-    )
+    Some(titled("Where the savings come from", LEAD).with(columns(pictures)))
 }
 
 fn picture(title: &str, shares: Vec<(&str, f64)>) -> Element {

@@ -20,8 +20,7 @@ pub(super) fn section(report: &Report) -> Option<Element> {
     if layers.is_empty() {
         return None;
     }
-    let lead =
-        "A row per layer, from the input at the top. A small square is a head or a group of feed-forward weights.";
+    let lead = "A row per layer, from the input at the top, counted from 0 as in sparing.json. A small square is a head or a group of feed-forward weights; reduced is what has lost a part of itself.";
     let side = Element::new("div")
         .with(legend(layers))
         .with(summary(layers))
@@ -31,15 +30,14 @@ pub(super) fn section(report: &Report) -> Option<Element> {
 
 fn picture(layers: &[LayerMap]) -> Element {
     let height = TOP + layers.len() as f64 * ROW + 4.0;
-    let mut svg =
-        drawing(WIDTH, height, "Elements by layer", "Kept, approximated and removed; the table has the numbers.")
-            .with(hatch())
-            .with(label(ATTENTION.0, 12.0, "attention").set("class", "unit"))
-            .with(label(FFN.0, 12.0, "feed-forward").set("class", "unit"))
-            .with(label(WIDTH, 12.0, "bits").set("class", "unit").set("text-anchor", "end"));
+    let mut svg = drawing(WIDTH, height, "Elements by layer", "Kept, reduced and removed; the table has the numbers.")
+        .with(hatch())
+        .with(label(ATTENTION.0, 12.0, "attention").set("class", "unit"))
+        .with(label(FFN.0, 12.0, "feed-forward").set("class", "unit"))
+        .with(label(WIDTH, 12.0, "bits").set("class", "unit").set("text-anchor", "end"));
     for (i, layer) in layers.iter().enumerate() {
         let y = TOP + i as f64 * ROW;
-        let number = (i + 1).to_string();
+        let number = i.to_string();
         svg = svg.with(label(ATTENTION.0 - 8.0, y + 11.5, &number).set("text-anchor", "end"));
         if let Some(tokens) = &layer.tokens {
             svg = svg.with(
@@ -50,10 +48,10 @@ fn picture(layers: &[LayerMap]) -> Element {
             svg = svg.with(label(WIDTH, y + 11.5, &bits.to_string()).set("text-anchor", "end"));
         }
         let heads =
-            layer.heads.iter().enumerate().map(|(head, state)| (format!("layer {number}, head {}", head + 1), *state));
+            layer.heads.iter().enumerate().map(|(head, state)| (format!("layer {number}, head {head}"), *state));
         svg = block(svg, ATTENTION, y, &format!("layer {number}, attention"), layer.attention, heads.collect());
         let groups = layer.groups.iter().enumerate();
-        let groups = groups.map(|(group, state)| (format!("layer {number}, group {}", group + 1), *state));
+        let groups = groups.map(|(group, state)| (format!("layer {number}, group {group}"), *state));
         let name = format!("layer {number}, feed-forward");
         svg = match layer.width {
             Some(width) if layer.groups.is_empty() && layer.ffn != State::Removed && width.of > 0 => {
@@ -80,7 +78,7 @@ fn block(
     if state == State::Removed || parts.is_empty() {
         return svg.with(cell((from, to), y, state, &format!("{name}: {}", word(state))));
     }
-    // An approximated block shows as a line before its parts.
+    // A reduced block shows as a line before its parts.
     let mark = (state == State::Approximated).then(|| {
         line((from - 3.0, y), (from - 3.0, y + CELL)).set("class", "edge").tip(&format!("{name}: {}", word(state)))
     });
@@ -96,7 +94,7 @@ fn cell((from, to): (f64, f64), y: f64, state: State, tip: &str) -> Element {
     rect(from, y, to - from, CELL).set("rx", 1.5).set("class", class(state)).tip(tip)
 }
 
-/// Stripes, so that approximated parts differ from kept ones without colour too.
+/// Stripes, so that reduced parts differ from kept ones without colour too.
 fn hatch() -> Element {
     let stripe = line((0.0, 0.0), (0.0, 5.0)).set("class", "stripe");
     let pattern = Element::new("pattern")
@@ -133,7 +131,7 @@ fn summary(layers: &[LayerMap]) -> Element {
     let groups: Vec<State> = layers.iter().flat_map(|layer| within(layer.ffn, &layer.groups)).collect();
     let kinds =
         [("attention blocks", attention), ("heads", heads), ("feed-forward blocks", ffn), ("weight groups", groups)];
-    let table = Table::new("Elements by kind", &["", "kept", "approximated", "removed"]);
+    let table = Table::new("Elements by kind", &["", "kept", "reduced", "removed"]);
     let table = kinds.into_iter().filter(|(_, states)| !states.is_empty()).fold(table, |table, (name, states)| {
         let number = |state: State| count(states.iter().filter(|s| **s == state).count()).into();
         table.row("", [name.into(), number(State::Kept), number(State::Approximated), number(State::Removed)])
@@ -158,7 +156,7 @@ fn table(layers: &[LayerMap]) -> Element {
         let width =
             layer.width.map_or_else(|| NONE.into(), |width| format!("{} of {}", count(width.left), count(width.of)));
         let cells: [Cell; 7] = [
-            (i + 1).to_string().into(),
+            i.to_string().into(),
             word(layer.attention).into(),
             heads.into(),
             word(layer.ffn).into(),
@@ -174,7 +172,7 @@ fn table(layers: &[LayerMap]) -> Element {
 fn word(state: State) -> &'static str {
     match state {
         State::Kept => "kept",
-        State::Approximated => "approximated",
+        State::Approximated => "reduced",
         State::Removed => "removed",
     }
 }

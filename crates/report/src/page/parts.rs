@@ -31,7 +31,10 @@ pub(super) fn section(report: &Report) -> Option<Element> {
         let times = [&report.parts_before, &report.parts_after].map(|parts| share(parts, name));
         table = table.row("", [Cell::from(*name).swatch(colour(i))].into_iter().chain(times));
     }
-    let section = titled("Where the time goes", "Both bars have the same scale.");
+    let section = titled(
+        "Where the time goes",
+        "Both bars have the same scale. Shares are those of a profile, part by part; all parts together take the time that was measured.",
+    );
     Some(section.with(columns([figure("Time by part of the network", svg), table.element()])))
 }
 

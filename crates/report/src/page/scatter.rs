@@ -27,7 +27,9 @@ pub(super) fn section(report: &Report) -> Option<Element> {
         return None;
     }
     let lead = format!(
-        "{} on the searched rows. Up and to the left is better. Point at a mark to see what it is.",
+        "{} on the searched rows. Up and to the left is better. Point at a mark to see what it is. Colour says whether a candidate \
+         is within the budget, which goes by its doubt and not by its score alone (see the frontier below): so one below the \
+         dashed line may be within, and one above it beyond.",
         first_upper(&report.task.metric.name)
     );
     let costs = [
@@ -65,10 +67,11 @@ fn picture(report: &Report, cost: &Cost) -> Element {
         report.candidates.iter().filter(|c| known(c) && !chosen.is_some_and(|chosen| std::ptr::eq(*c, chosen)))
     {
         let (x, y) = point(candidate);
+        let class = class(candidate);
         let mark = match (upward.holds(score(candidate)), candidate.on_frontier) {
             (false, _) => down(x, BOTTOM - 4.0).set("class", "mark below"),
-            (true, true) => circle(x, y, 4.5).set("class", "mark best").set("tabindex", "0"),
-            (true, false) => circle(x, y, 3.5).set("class", "mark"),
+            (true, true) => circle(x, y, 5.0).set("class", class).set("tabindex", "0"),
+            (true, false) => circle(x, y, 3.0).set("class", class),
         };
         svg = svg.with(mark.tip(&tip(report, candidate)));
     }
@@ -141,17 +144,11 @@ fn budget_line(svg: Element, report: &Report, upward: &Axis, up: f64) -> Element
         return svg;
     }
     let y = upward.place(least);
+    let words = format!("- - a score {} lower", short_percent(report.budget));
+    // Above the picture, where no mark is.
     svg.with(rect(LEFT, y, RIGHT - LEFT, BOTTOM - y).set("class", "lost"))
         .with(line((LEFT, y), (RIGHT, y)).set("class", "budget"))
-        .with(
-            label(
-                RIGHT - 6.0,
-                (BOTTOM - 8.0).max(y + 14.0),
-                &format!("beyond the budget of {}", short_percent(report.budget)),
-            )
-            .set("class", "note")
-            .set("text-anchor", "end"),
-        )
+        .with(label(RIGHT, 14.0, &words).set("class", "unit over").set("text-anchor", "end"))
 }
 
 /// The interval of a score as a vertical line.
@@ -196,8 +193,10 @@ fn tip(report: &Report, candidate: &Candidate) -> String {
     let metric = &report.task.metric;
     let budget = if candidate.meets_budget { "within the budget" } else { "beyond the budget" };
     let budget = if std::ptr::eq(candidate, &report.baseline) { "the model as it came" } else { budget };
+    let doubt = candidate.doubt.map_or_else(String::new, |doubt| format!(", doubt {}", percent(doubt, 2)));
+    let foreseen = if candidate.is_timed() || std::ptr::eq(candidate, &report.baseline) { "" } else { "~" };
     format!(
-        "{}: {}\n{} {} on searched rows\n{} ({}), {}\n{budget}",
+        "{}: {}\n{} {} on searched rows{doubt}\n{foreseen}{} ({}), {}\n{budget}",
         candidate.name,
         candidate.what,
         metric.name,
@@ -216,10 +215,22 @@ fn legend() -> Element {
     Element::new("ul").set("class", "legend").extend([
         key("before", diamond(9.0, 9.0, 7.0).set("class", "mark baseline")),
         key("chosen", circle(9.0, 9.0, 7.0).set("class", "mark chosen")),
-        key("on the frontier", circle(9.0, 9.0, 4.5).set("class", "mark best")),
-        key("other", circle(9.0, 9.0, 3.5).set("class", "mark")),
+        key("within", circle(9.0, 9.0, 5.0).set("class", "mark within timed")),
+        key("beyond", circle(9.0, 9.0, 5.0).set("class", "mark beyond timed")),
+        key("time foreseen, not measured", circle(9.0, 9.0, 5.0).set("class", "mark within")),
+        key("not on the frontier", circle(9.0, 9.0, 3.0).set("class", "mark within timed")),
         key("far below", down(9.0, 9.0).set("class", "mark below")),
     ])
+}
+
+/// Filled where it is timed, hollow where it is foreseen; coloured by whether it is within the budget.
+fn class(candidate: &Candidate) -> &'static str {
+    match (candidate.meets_budget, candidate.is_timed()) {
+        (true, true) => "mark within timed",
+        (true, false) => "mark within",
+        (false, true) => "mark beyond timed",
+        (false, false) => "mark beyond",
+    }
 }
 
 fn diamond(x: f64, y: f64, size: f64) -> Element {

@@ -40,7 +40,7 @@ pub(super) fn section(report: &Report) -> Element {
         Some(plan) => {
             let text = format!("{plan:#}");
             let code = Element::new("pre").set("tabindex", "0").with(Element::new("code").text(&text));
-            section.with(details("The plan, as sparing.json has it", code))
+            section.with(details("The recipe: what is left of every part, and how it runs", code))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::table::{Cell, Table};
 use super::{subject, titled};
-use crate::format::{NONE, bytes, confidently, count, percent, ratio, time};
+use crate::format::{NONE, bytes, confidently, count, percent, ratio, speeds, time};
 use crate::headline::{compared, direction};
 use crate::{Candidate, Interval, Report, Verdict, Verification};
 use sparing_markup::Element;
@@ -37,7 +37,7 @@ fn tiles(report: &Report, chosen: &Candidate) -> Element {
         tile(
             &large(chosen.time_ratio),
             direction(chosen.time_ratio, "faster", "slower", "as fast as before"),
-            &format!("{} → {}", time(before.time_ms), time(chosen.time_ms)),
+            &speed_below(before, chosen),
         ),
         tile(
             &large(report.size_ratio(chosen)),
@@ -58,6 +58,12 @@ fn tiles(report: &Report, chosen: &Candidate) -> Element {
         tiles.push(tile(&percent(agreement, 1), "same answers", "as the model gave before"));
     }
     Element::new("div").set("class", "tiles").extend(tiles)
+}
+
+/// Both times, and where the speed lies.
+fn speed_below(before: &Candidate, chosen: &Candidate) -> String {
+    let times = format!("{} → {}", time(before.time_ms), time(chosen.time_ms));
+    chosen.time_interval.as_ref().map_or(times.clone(), |interval| format!("{times}; {} times", speeds(interval)))
 }
 
 /// A ratio that is at least one: the words beside it say in which direction.
@@ -115,20 +121,25 @@ pub(super) fn before_and_after(report: &Report) -> Option<Element> {
         },
     );
     row(Cell::from("time").below(report.timing.clone()), time(before.time_ms).into(), &|after| {
-        [time(after.time_ms).into(), compared(after.time_ratio, "faster", "slower", "the same").into()]
+        let change = Cell::from(compared(after.time_ratio, "faster", "slower", "the same"));
+        [time(after.time_ms).into(), change.below(after.time_interval.as_ref().map_or_else(String::new, speeds))]
     });
     row(Cell::from("size").below("saved weights".into()), bytes(before.bytes).into(), &|after| {
         [bytes(after.bytes).into(), compared(report.size_ratio(after), "smaller", "larger", "the same").into()]
     });
     if let Some(memory) = before.memory_bytes {
-        row(Cell::from("memory").below("while it runs".into()), bytes(memory).into(), &|after| {
-            let less = after.memory_bytes.map_or(f64::NAN, |after| memory as f64 / after as f64);
-            let change = if less.is_finite() { compared(less, "less", "more", "the same") } else { NONE.into() };
-            [after.memory_bytes.map_or_else(|| NONE.into(), bytes).into(), change.into()]
-        });
+        row(
+            Cell::from("weights in memory").below("packed for this machine; requests come on top".into()),
+            bytes(memory).into(),
+            &|after| {
+                let less = after.memory_bytes.map_or(f64::NAN, |after| memory as f64 / after as f64);
+                let change = if less.is_finite() { compared(less, "less", "more", "the same") } else { NONE.into() };
+                [after.memory_bytes.map_or_else(|| NONE.into(), bytes).into(), change.into()]
+            },
+        );
     }
     let lead = format!(
-        "Below each score: where the true value lies{}, as far as these rows tell.",
+        "Below each score and speed: where the true value lies{}, as far as these rows and rounds tell.",
         confidently(report.confidence)
     );
     let section = titled("Before and after", &lead).with(table.element());
@@ -140,8 +151,9 @@ pub(super) fn before_and_after(report: &Report) -> Option<Element> {
 
 /// What a fresh process measured from the saved directory.
 fn verified(report: &Report, after: &Candidate, found: &Verification) -> Element {
+    let speed = found.time_interval.as_ref().map_or_else(String::new, |interval| format!(" ({})", speeds(interval)));
     let measured = format!(
-        " A fresh process loaded the saved directory and measured {} {} on unseen rows, {} the speed and {} of weights.",
+        " A fresh process loaded the saved directory and measured {} {} on unseen rows, {} the speed{speed} and {} of weights.",
         report.task.metric.name,
         report.task.metric.show(found.score),
         ratio(found.time_ratio),

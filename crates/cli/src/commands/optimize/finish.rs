@@ -3,20 +3,15 @@
 use super::data::Data;
 use super::saved::{self, Measured};
 use super::searching::{Found, Work};
-use super::{OptimizeArgs, name};
+use super::{OptimizeArgs, clock, name};
 use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
 use sparing_model::{Executor, HeadKind, Model};
-use sparing_optimize::{Recipe, Settings, answers, executor, outcome};
-use sparing_report::{BaseCard, Candidate, Gain, Interval, Metric, PartTime, Report, Task, Verification, Versions};
+use sparing_optimize::{Recipe, Settings, answers, outcome};
+use sparing_report::{BaseCard, Candidate, Interval, Metric, Report, Task, Verification, Versions};
 use sparing_tasks::Report as Scores;
 use std::time::Instant;
-
-/// Candidates that are timed and scored on unseen rows, besides the chosen one.
-const SHOWN: usize = 8;
-/// Rounds of their races.
-const ROUNDS: usize = 5;
 
 /// Saves the best model, has it measured, and writes the report beside it.
 pub fn finish(
@@ -27,8 +22,10 @@ pub fn finish(
     mut found: Found,
     start: Instant,
 ) -> Result<Report, Failure> {
-    let shown = shown(&found, work);
-    let bar = progress::bar(shown.len() as u64 + 4, "measurements");
+    let before = unseen(args, data, &work.baseline, work.shop.model)?;
+    let bar = progress::bar(clock::shown(&found, settings, work).len() as u64 + 3, "measurements");
+    let raced = clock::contest(args, data, settings, work, &found, &bar)?;
+    found.best = raced.contest.winner;
     let recipe = found.best.map_or_else(Recipe::default, |best| found.tried[best].recipe.clone());
     let model = match found.best {
         Some(best) => found.model(best, work)?,
@@ -38,68 +35,47 @@ pub fn finish(
     model.save(&args.out)?;
     bar.inc(1);
 
-    let unseen = |executor: &dyn Executor, model: &Model| {
-        answers(executor, model, &data.unseen, &args.evaluation(), &mut || false)
-    };
-    let before = unseen(&work.baseline, work.shop.model)?;
     let mut baseline = candidate("the model as it came", &Recipe::default(), work, work.judge.own().score);
     score(&mut baseline, &before, &before, args)?;
     (baseline.time_ratio, baseline.bytes) = (1.0, work.shop.model.weights.size_in_bytes() as u64);
     (baseline.meets_budget, baseline.memory_bytes) = (true, Some(work.baseline.weight_bytes() as u64));
-    bar.inc(1);
-
-    let mut scored: Vec<(usize, Scores)> = Vec::new();
-    for number in shown {
-        bar.set_message("candidates");
-        let other;
-        let model = if Some(number) == found.best {
-            &model
-        } else {
-            other = found.model(number, work)?;
-            &other
-        };
-        let engine = Engine::compile(model, &args.engine())?;
-        found.tried[number].time_ratio = Some(work.watch.race(&work.baseline, &engine, ROUNDS)?.ratio);
-        found.tried[number].bytes = model.weights.size_in_bytes() as u64;
-        // The chosen one answers in the engine, as it will; the others wherever that is fastest.
-        let faster = work.elsewhere.filter(|_| Some(number) != found.best);
-        let after = match executor(faster, model)? {
-            Some(executor) => unseen(&*executor, model)?,
-            None => unseen(&engine, model)?,
-        };
-        scored.push((number, after));
-        bar.inc(1);
-    }
+    let engine = Engine::compile(&model, &args.engine())?;
     let mut candidates: Vec<Candidate> = Vec::new();
     for (number, tried) in found.tried.iter().enumerate() {
         let mut one = candidate(&format!("candidate {}", number + 1), &tried.recipe, work, tried.verdict.score);
-        one.time_ratio = tried.time_ratio.unwrap_or(tried.foreseen);
         (one.bytes, one.agreement) = (tried.bytes, Some(tried.verdict.agreement));
         if tried.trained {
             one.what += ", fine-tuned";
+        } else {
+            (one.doubt, one.luck) = (Some(tried.verdict.doubt), Some(tried.verdict.luck));
+        }
+        if !tried.pays {
+            one.what += "; given up, for by the clock it is slower than without what is chosen while it runs";
         }
         one.meets_budget = tried.within(settings.budget);
-        if let Some((_, after)) = scored.iter().find(|(of, _)| *of == number) {
+        if Some(number) == found.best {
+            // It answers in the engine, as it will.
+            score(&mut one, &before, &unseen(args, data, &engine, &model)?, args)?;
+            one.bytes = model.weights.size_in_bytes() as u64;
+        } else if let Some((after, bytes)) = raced.scored.get(&number) {
             score(&mut one, &before, after, args)?;
+            one.bytes = *bytes;
         }
         candidates.push(one);
     }
-    mark_frontier(&mut candidates, work);
+    bar.inc(1);
 
     bar.set_message("a fresh process measures what was saved");
     let measured = saved::by_fresh_process()?;
     bar.inc(1);
+    bar.set_message("where the time goes");
     baseline.time_ms = measured.baseline_ms;
-    for one in &mut candidates {
-        one.time_ms = measured.baseline_ms / one.time_ratio;
-    }
+    clock::put_times(&mut candidates, &found, &raced.contest, &measured);
     if let Some(chosen) = found.best.and_then(|best| candidates.get_mut(best)) {
-        (chosen.name, chosen.time_ratio, chosen.time_ms) = ("chosen".into(), measured.time_ratio, measured.ms);
         chosen.memory_bytes = Some(measured.memory);
     }
-    bar.set_message("where the time goes");
-    let engine = Engine::compile(&model, &args.engine())?;
-    let report = Report {
+    mark_frontier(&mut candidates, &found, work);
+    let mut report = Report {
         version: Report::VERSION,
         command: command(),
         seed: args.seed,
@@ -119,15 +95,17 @@ pub fn finish(
             search_rows: work.judge.rows(),
             report_rows: before.n,
         },
-        timing: timing(args, work),
+        timing: clock::timing(args, work),
+        criterion: work.judge.criterion(settings.budget),
         elements: outcome::element_map(&recipe, &work.shop.anatomy, &model.plan, settings.group),
-        gains: gains(args, work, &recipe, &measured)?,
-        parts_before: parts(work, &work.baseline)?,
-        parts_after: parts(work, &engine)?,
-        notes: notes(data, settings, work, &found, &before, measured.bytes),
+        gains: clock::gains(args, work, &recipe, &measured)?,
+        parts_before: clock::parts(work, &work.baseline, measured.baseline_ms)?,
+        parts_after: clock::parts(work, &engine, measured.ms)?,
+        notes: notes(data, settings, work, &found, &recipe, &before, &measured),
         verification: Some(Verification {
             score: measured.score,
             time_ratio: measured.time_ratio,
+            time_interval: Some(measured.interval()),
             bytes: measured.bytes,
         }),
         chosen: found.best,
@@ -135,14 +113,24 @@ pub fn finish(
         baseline,
         candidates,
         confidence: Some(args.evaluation().bootstrap.confidence),
+        verdict: None,
+        lost: None,
     };
+    report.judge();
     bar.finish_and_clear();
     report.save(&args.out, &BaseCard::default())?;
-    // The journal has done its duty.
-    let _ = std::fs::remove_file(args.journal());
-    let _ = std::fs::remove_dir_all(args.rounds());
+    // The journal has done its duty, unless the search is to go on.
+    if found.complete {
+        let _ = std::fs::remove_file(args.journal());
+        let _ = std::fs::remove_dir_all(args.rounds());
+    }
     confirm(&report, &before)?;
     Ok(report)
+}
+
+/// All answers on rows that the search never saw.
+pub fn unseen(args: &OptimizeArgs, data: &Data, executor: &dyn Executor, model: &Model) -> Result<Scores, Failure> {
+    Ok(answers(executor, model, &data.unseen, &args.evaluation(), &mut || false)?)
 }
 
 /// A saved model that does not do what the search said is a defect.
@@ -156,24 +144,6 @@ fn confirm(report: &Report, before: &Scores) -> Result<(), Failure> {
         "the saved model scores {:.4} where the search's own copy scored {said:.4}; do not use it, and please report this",
         found.score
     )))
-}
-
-/// The chosen one, and the best of the rest at every speed.
-fn shown(found: &Found, work: &Work<'_>) -> Vec<usize> {
-    let sign = if work.judge.metric().higher_is_better() { 1.0 } else { -1.0 };
-    let points: Vec<_> = found.tried.iter().map(|t| (sign * t.verdict.score, t.foreseen, t.bytes)).collect();
-    let on = outcome::frontier(&points);
-    let mut shown: Vec<usize> = (0..points.len())
-        .filter(|i| on[*i] && found.is_kept(*i) && found.tried[*i].recipe != Recipe::default())
-        .collect();
-    // Those near the chosen one say most: spread the rest over the speeds there are.
-    shown.sort_by(|a, b| found.tried[*a].foreseen.total_cmp(&found.tried[*b].foreseen));
-    let step = shown.len().div_ceil(SHOWN).max(1);
-    let mut shown: Vec<usize> = shown.into_iter().rev().step_by(step).collect();
-    if let Some(best) = found.best.filter(|best| !shown.contains(best)) {
-        shown.push(best);
-    }
-    shown
 }
 
 fn candidate(name: &str, recipe: &Recipe, work: &Work<'_>, search_score: f64) -> Candidate {
@@ -197,44 +167,15 @@ fn score(candidate: &mut Candidate, before: &Scores, after: &Scores, args: &Opti
     Ok(())
 }
 
-fn mark_frontier(candidates: &mut [Candidate], work: &Work<'_>) {
+/// What was given up is on no frontier.
+fn mark_frontier(candidates: &mut [Candidate], found: &Found, work: &Work<'_>) {
     let sign = if work.judge.metric().higher_is_better() { 1.0 } else { -1.0 };
     let points: Vec<_> = candidates.iter().map(|c| (sign * c.search_score, c.time_ratio, c.bytes)).collect();
-    for (one, on) in candidates.iter_mut().zip(outcome::frontier(&points)) {
-        one.on_frontier = on;
+    let points: Vec<_> =
+        points.into_iter().zip(&found.tried).map(|(p, t)| if t.pays { p } else { (f64::MIN, p.1, p.2) }).collect();
+    for ((one, on), tried) in candidates.iter_mut().zip(outcome::frontier(&points)).zip(&found.tried) {
+        one.on_frontier = on && tried.pays;
     }
-}
-
-/// What each technique saves: the recipe put together piece by piece, each step timed.
-fn gains(args: &OptimizeArgs, work: &Work<'_>, recipe: &Recipe, measured: &Measured) -> Result<Vec<Gain>, Failure> {
-    let whole = work.shop.model.weights.size_in_bytes() as f64;
-    let steps = outcome::techniques(recipe, &work.shop.anatomy);
-    let (mut time, mut bytes) = (1.0, whole);
-    let mut gains = Vec::new();
-    let last = steps.len().saturating_sub(1);
-    for (number, (technique, step)) in steps.into_iter().enumerate() {
-        let (now, left) = if number == last {
-            (1.0 / measured.time_ratio, measured.bytes as f64)
-        } else {
-            let model = work.shop.make(&step)?;
-            let engine = Engine::compile(&model, &args.engine())?;
-            (1.0 / work.watch.race(&work.baseline, &engine, ROUNDS)?.ratio, model.weights.size_in_bytes() as f64)
-        };
-        gains.push(Gain { technique: technique.into(), time: time - now, bytes: (bytes - left) / whole });
-        (time, bytes) = (now, left);
-    }
-    Ok(gains)
-}
-
-fn parts(work: &Work<'_>, engine: &Engine) -> Result<Vec<PartTime>, Failure> {
-    let mut parts: Vec<PartTime> = Vec::new();
-    for ((_, part), ms) in work.watch.parts(engine, 3)? {
-        match parts.iter_mut().find(|known| known.part == part) {
-            Some(known) => known.ms += ms,
-            None => parts.push(PartTime { part: part.into(), ms }),
-        }
-    }
-    Ok(parts)
 }
 
 fn metric(work: &Work<'_>) -> Metric {
@@ -242,23 +183,21 @@ fn metric(work: &Work<'_>) -> Metric {
     Metric { name: metric.name().into(), is_share: metric.is_share(), lower_is_better: !metric.higher_is_better() }
 }
 
-fn timing(args: &OptimizeArgs, work: &Work<'_>) -> String {
-    format!(
-        "requests of {} text{} ({:.0} tokens on average), {} thread{}, in turns with the model as it came; candidates without a score \
-         on unseen rows are not timed but foreseen",
-        args.batch,
-        if args.batch == 1 { "" } else { "s" },
-        work.watch.tokens(),
-        work.baseline.threads(),
-        if work.baseline.threads() == 1 { "" } else { "s" },
-    )
-}
-
 /// What the user should know.
-fn notes(data: &Data, settings: &Settings, work: &Work<'_>, found: &Found, before: &Scores, bytes: u64) -> Vec<String> {
-    let mut notes = found.notes.clone();
+fn notes(
+    data: &Data,
+    settings: &Settings,
+    work: &Work<'_>,
+    found: &Found,
+    saved: &Recipe,
+    before: &Scores,
+    measured: &Measured,
+) -> Vec<String> {
+    let given_up = found.given_up.iter().filter_map(|given_up| given_up.note(saved));
+    let mut notes: Vec<String> =
+        measured.doubt().into_iter().chain(given_up).chain(found.notes.iter().cloned()).collect();
     if !found.complete {
-        notes.push("the search was stopped before its end".into());
+        notes.push("the search was stopped before its end; the same command with --resume goes on".into());
     }
     if found.best.is_none() {
         notes.push("nothing that was tried is within the budget: the model is saved as it came".into());
@@ -278,7 +217,7 @@ fn notes(data: &Data, settings: &Settings, work: &Work<'_>, found: &Found, befor
         notes.push(format!(
             "the model came in fewer bits: in 32-bit floats it would take {:.1} MB, {:.2} times what is left",
             whole as f64 / 1e6,
-            whole as f64 / bytes.max(1) as f64
+            whole as f64 / measured.bytes.max(1) as f64
         ));
     }
     notes.extend(data.unseen.notes.iter().cloned());

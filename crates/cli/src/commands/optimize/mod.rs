@@ -1,5 +1,6 @@
 //! `sparing optimize`: a faster, smaller or more accurate model within the loss that is accepted.
 
+mod clock;
 mod data;
 mod finish;
 #[cfg(feature = "train")]
@@ -29,19 +30,20 @@ use tutor::TutorArgs;
 /// makes up for what is gone, every combination is tried on rows that are searched with, and the result is scored on rows that
 /// the search never saw, by a process that knows nothing but the saved directory.
 ///
-/// Leaves a model directory like any other, with report.html, report.json and a model card in it.
+/// Leaves a directory for sparing run, eval and serve, with report.html, report.json and a model card in it. Other programs cannot read
+/// its weights once something was removed from them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   sparing optimize                                                    the built-in model on the built-in data
+  sparing optimize MODEL --data mine.csv --text review --label stars --max-loss 1% --out fast   your own table
   sparing optimize MODEL --task sst2 --data glue --out fast           at most 0.5% worse, as fast as possible
   sparing optimize MODEL --task mrpc --data glue --out small --focus size --max-loss 1%
-  sparing optimize MODEL --data mine.csv --text review --label stars --out mine
   sparing optimize MODEL --task rte --data glue --out f32 --economies blocks,heads,width,tokens   all in f32
   sparing optimize MODEL --task sst2 --data glue --out paper --strategy paper   the published method
   sparing optimize MODEL --task mrpc --data glue --out tuned --recover --device cuda   train in between, and go further
 
-After Ctrl-C the best model so far is written; after a kill, the same command with --resume goes on.")]
+After Ctrl-C the best model so far is written; after that or a kill, the same command with --resume goes on.")]
 pub struct OptimizeArgs {
     #[command(flatten)]
     model: ModelArgs,
@@ -50,7 +52,7 @@ pub struct OptimizeArgs {
     #[arg(long, value_name = "DIR", default_value = "optimized")]
     out: PathBuf,
 
-    /// Replace the model in --out
+    /// Replace the model in --out (a directory that holds anything else is left alone)
     #[arg(long)]
     overwrite: bool,
 
@@ -62,7 +64,7 @@ pub struct OptimizeArgs {
     #[arg(long, value_enum, value_name = "FOCUS", default_value = "speed")]
     focus: FocusArg,
 
-    /// Share of the score that may be lost, such as 0.5% or 0.005
+    /// Share of the score that may be lost, such as 0.5%
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     max_loss: f64,
 
@@ -170,7 +172,8 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
         tutor::check(&args.tutor)?;
     }
     // What can be wrong with the data is told before a large model is read.
-    let data = args.data.read(args.model.name() == BUILTIN, args.seed)?;
+    let data =
+        args.data.read(args.model.name() == BUILTIN, args.seed).map_err(|failure| args.or_no_directory(failure))?;
     let mut model = args.model.open()?;
     model.plan.precision = Some(args.precision.resolve());
     if args.measure {
@@ -198,7 +201,11 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let elsewhere = elsewhere.as_deref();
     #[cfg(not(feature = "train"))]
     let elsewhere = None;
-    let work = searching::Work::prepare(args, &model, &data, &settings, elsewhere)?;
+    let work = searching::Work::prepare(args, &model, &data, &settings, elsewhere).inspect_err(|failure| {
+        if matches!(failure, Failure::Interrupted) {
+            console::note("nothing was found yet, and nothing is written");
+        }
+    })?;
     #[cfg(feature = "train")]
     let found = match &rows {
         Some(rows) => recover::search(args, &data, rows, &settings, &work)?,
@@ -264,6 +271,18 @@ impl OptimizeArgs {
         }
     }
 
+    /// Wrong usage may come of a directory that is not there and so is taken for a name on the Hub.
+    fn or_no_directory(&self, failure: Failure) -> Failure {
+        let name = self.model.name();
+        match failure {
+            Failure::Usage(_) if name != BUILTIN && !std::path::Path::new(name).exists() => Failure::Usage(format!(
+                "there is no directory {name} here; if it is a name on the Hub: {}",
+                failure.message().unwrap_or("")
+            )),
+            other => other,
+        }
+    }
+
     fn engine(&self) -> EngineOptions {
         EngineOptions { threads: self.threads, ..EngineOptions::default() }
     }
@@ -295,20 +314,29 @@ fn free(args: &OptimizeArgs) -> Result<(), Failure> {
     if args.out.file_name().is_none() {
         return Err(Failure::Usage(format!("--out {}: give a directory's name", args.out.display())));
     }
-    // One that was stopped while its result was being measured goes on.
-    files::free(&args.out, args.overwrite || (args.resume && args.journal().exists()))
+    // One that was stopped goes on, and one that was stopped while its result was being measured too.
+    let goes_on = args.resume && args.journal().exists();
+    if args.resume && !goes_on && args.out.exists() && !args.overwrite {
+        return Err(Failure::new(format!(
+            "--resume: there is no search to go on with beside {}; what is there is finished",
+            args.out.display()
+        )));
+    }
+    files::free(&args.out, args.overwrite || goes_on)
 }
 
-/// `0.5%` or `0.005`.
+/// `0.5%`; `0.005` too, as long as nobody can have meant percent.
 fn share(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.trim().strip_suffix('%') {
-        Some(number) => (number, 0.01),
-        None => (text, 1.0),
+    let expected = "a share below 100% is expected, such as 0.5%";
+    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| expected.to_string());
+    let share = match text.trim().strip_suffix('%') {
+        Some(percent) => 0.01 * number(percent)?,
+        None => match number(text)? {
+            share if share > 0.1 => return Err(format!("{text}% or {}%? Write it with a percent sign", 100.0 * share)),
+            share => share,
+        },
     };
-    match number.trim().parse::<f64>() {
-        Ok(x) if (0.0..1.0).contains(&(x * scale)) => Ok(x * scale),
-        _ => Err("a share from 0% to 100% is expected, such as 0.5% or 0.005".into()),
-    }
+    if (0.0..1.0).contains(&share) { Ok(share) } else { Err(expected.into()) }
 }
 
 fn economy(text: &str) -> Result<Economy, String> {
@@ -320,4 +348,20 @@ fn economy(text: &str) -> Result<Economy, String> {
 /// What to call the model.
 fn name(args: &OptimizeArgs) -> String {
     load::short_name(args.model.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn half_a_percent_is_not_half() {
+        assert_eq!(["0.5%", "0", "0.005", " 20 %"].map(|text| share(text).unwrap()), [0.005, 0.0, 0.005, 0.2]);
+        for (text, said) in
+            [("0.5", "0.5% or 50%"), ("1", "1% or 100%"), ("100%", "below"), ("-1%", "below"), ("x", "such as")]
+        {
+            let told = share(text).unwrap_err();
+            assert!(told.contains(said), "{text}: {told}");
+        }
+    }
 }

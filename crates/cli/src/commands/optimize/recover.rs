@@ -113,7 +113,9 @@ fn recover(
     };
     found.complete &= complete;
     if !complete {
-        console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
+        console::note(
+            "stopped: finishing the best so far (Ctrl-C again leaves at once); --resume goes on with the search",
+        );
     }
     Ok(found)
 }
@@ -212,7 +214,6 @@ impl Rounds<'_> {
             recipe,
             verdict,
             foreseen,
-            time_ratio: None,
             bytes: model.weights.size_in_bytes() as u64,
             accepted: false,
             pays: true,

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use sparing_engine::Engine;
 use sparing_model::Model;
 use sparing_optimize::{Stopwatch, answers};
+use sparing_report::Interval;
 use std::process::{Command, Stdio};
 
 /// Rounds of the race.
 const ROUNDS: usize = 9;
+/// Ends of an interval that are further apart than this say that something else was running.
+const BUSY: f64 = 1.2;
 
 /// What was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,6 +22,8 @@ pub struct Measured {
     pub score: f64,
     /// The baseline's time over the saved model's.
     pub time_ratio: f64,
+    /// Where that lies, as far as the rounds tell.
+    pub time_interval: [f64; 2],
     /// Milliseconds of a request.
     pub ms: f64,
     /// The baseline's.
@@ -27,6 +32,24 @@ pub struct Measured {
     pub bytes: u64,
     /// Bytes of packed weights and tables in memory.
     pub memory: u64,
+}
+
+impl Measured {
+    /// Where the speed lies.
+    pub fn interval(&self) -> Interval {
+        Interval { low: self.time_interval[0], high: self.time_interval[1] }
+    }
+
+    /// What to say where the rounds differ too much to believe in the speed.
+    pub fn doubt(&self) -> Option<String> {
+        let [low, high] = self.time_interval;
+        (high > BUSY * low).then(|| {
+            format!(
+                "the machine was busy: the rounds of the race say {low:.2} to {high:.2} times as fast; measure again when nothing \
+                 else runs"
+            )
+        })
+    }
 }
 
 /// Measures what is in `--out` beside the model as it came, and prints it.
@@ -40,6 +63,7 @@ pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(),
     let measured = Measured {
         score: report.values.first().map_or(f64::NAN, |value| value.value),
         time_ratio: timed.ratio,
+        time_interval: timed.interval,
         ms: timed.ms,
         baseline_ms: timed.first_ms,
         bytes: saved.weights.size_in_bytes() as u64,
@@ -65,4 +89,25 @@ pub fn by_fresh_process() -> Result<Measured, Failure> {
         return Err(failed(format!("it ended with {}", output.status)));
     }
     serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_is_told() {
+        let measured = |time_interval| Measured {
+            score: 0.9,
+            time_ratio: 3.0,
+            time_interval,
+            ms: 1.0,
+            baseline_ms: 3.0,
+            bytes: 1,
+            memory: 1,
+        };
+        assert_eq!(measured([2.9, 3.1]).doubt(), None);
+        let told = measured([1.32, 3.86]).doubt().unwrap();
+        assert!(told.contains("busy") && told.contains("1.32 to 3.86"), "{told}");
+    }
 }

@@ -11,8 +11,8 @@ use indicatif::ProgressBar;
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Mca, Model, Precision};
 use sparing_optimize::{
-    Costs, Economy, Elsewhere, Event, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried, Tune,
-    Workshop,
+    Costs, Economy, Elsewhere, Event, GivenUp, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried,
+    Tune, Workshop,
 };
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
@@ -48,7 +48,9 @@ pub struct Found {
     pub best: Option<usize>,
     /// Whether it came to its own end.
     pub complete: bool,
-    /// What the search has to say of it.
+    /// What did not pay by the clock.
+    pub given_up: Vec<GivenUp>,
+    /// What else there is to say of it.
     pub notes: Vec<String>,
     /// Candidates that were fine-tuned, by index.
     pub trained: BTreeMap<usize, Arc<Model>>,
@@ -80,8 +82,7 @@ impl<'a> Work<'a> {
         settings: &Settings,
         elsewhere: Option<&'a Elsewhere<'a>>,
     ) -> Result<Work<'a>, Failure> {
-        let spinner = progress::bar(0, "");
-        spinner.set_message("the model as it came");
+        let spinner = progress::spinner("the model as it came: its answers");
         let mut stop = interrupt::asked;
         let mut options = without_intervals(&args.evaluation());
         if elsewhere.is_some() {
@@ -92,6 +93,7 @@ impl<'a> Work<'a> {
         };
         let judge = by(&data.search)?;
         let glance = data.glance.as_ref().map(by).transpose()?;
+        spinner.set_message("the model as it came: its time");
         let baseline = Engine::compile(model, &args.engine())?;
         let watch = Stopwatch::new(sequences(model, &data.search, args)?, args.batch, REQUESTS);
         let mut shop = Workshop::new(model)?;
@@ -99,6 +101,7 @@ impl<'a> Work<'a> {
             if settings.may(Economy::Precision) { &[Precision::Int8, Precision::Bf16] } else { &[] };
         let costs = Costs::measure(model, &shop.anatomy, &watch, &args.engine(), &baseline, precisions)?;
         spinner.finish_and_clear();
+        interrupt::check()?;
         if settings.strategy == Strategy::Cost {
             prepare(args, model, data, settings, &mut shop)?;
         }
@@ -124,7 +127,7 @@ impl<'a> Work<'a> {
             journal,
             tried: Vec::new(),
             looks: 0,
-            notes: Vec::new(),
+            given_up: Vec::new(),
             tell,
             stop,
             tune: None,
@@ -133,14 +136,19 @@ impl<'a> Work<'a> {
 
     /// What became of a candidate, in a line.
     pub fn line(&self, what: &str, tried: &Tried, good: bool) -> String {
+        let doubt = match tried.trained {
+            true => String::new(),
+            false => format!(", doubt {:.2}%", 100.0 * tried.verdict.doubt),
+        };
         format!(
-            "{} {what}: {}; {:.2}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}%)",
+            "{} {what}: {}; {:.2}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}% ± {:.2}){doubt}",
             if good { "✓" } else { "·" },
             outcome::words(&tried.recipe, &self.shop.anatomy),
             self.shop.model.weights.size_in_bytes() as f64 / tried.bytes.max(1) as f64,
             tried.foreseen,
             tried.verdict.score,
             -100.0 * tried.verdict.lost,
+            100.0 * tried.verdict.luck,
         )
     }
 
@@ -164,6 +172,7 @@ impl<'a> Work<'a> {
             console::note(&format!("{} candidates were tried before", journal.len()));
         }
         let mut teller = Teller::new(self, settings);
+        teller.say(&format!("✓ {}", self.judge.criterion(settings.budget)));
         let mut tell = |event: Event<'_>| teller.tell(event);
         let mut stop = interrupt::asked;
         let mut search = self.begin(settings, journal, &mut tell, &mut stop);
@@ -171,14 +180,16 @@ impl<'a> Work<'a> {
             search.tune = Some(tune);
         }
         let complete = search.run()?;
-        let (tried, notes) = (search.tried, search.notes);
+        let (tried, given_up) = (search.tried, search.given_up);
         let journal = if search.tune.is_some() { Journal::default() } else { search.journal };
         teller.end();
         if !complete {
-            console::note("stopped: going on with the best so far; press Ctrl-C again to leave at once");
+            console::note(
+                "stopped: finishing the best so far (Ctrl-C again leaves at once); --resume goes on with the search",
+            );
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
-        Ok(Found { tried, best, complete, notes, trained: BTreeMap::new(), journal })
+        Ok(Found { tried, best, complete, given_up, notes: Vec::new(), trained: BTreeMap::new(), journal })
     }
 }
 
@@ -265,50 +276,71 @@ pub fn sequences(
 pub struct Teller<'a> {
     work: &'a Work<'a>,
     settings: &'a Settings,
-    bar: ProgressBar,
+    spinner: ProgressBar,
     paint: Paint,
+    /// What is done now, how many of about how many.
+    phase: (String, usize, usize),
     kept: usize,
 }
 
 impl<'a> Teller<'a> {
     pub fn new(work: &'a Work<'a>, settings: &'a Settings) -> Teller<'a> {
-        Teller { work, settings, bar: progress::bar(0, "trials"), paint: Paint::stderr(), kept: 0 }
+        let (spinner, phase) = (progress::spinner("the search begins"), (String::new(), 0, 0));
+        Teller { work, settings, spinner, paint: Paint::stderr(), phase, kept: 0 }
     }
 
     pub fn tell(&mut self, event: Event<'_>) {
         match event {
             Event::Phase(name, trials) => {
-                self.bar.set_length(self.bar.position() + trials as u64);
+                self.phase = (name.to_string(), 0, trials);
                 self.say(&self.paint.faint(name));
             }
-            Event::Look(what) => {
-                self.bar.inc(1);
-                self.bar.set_message(what.to_string());
-            }
+            Event::Look(what) => self.step(what),
             Event::Trial(what, tried) => {
-                if self.bar.position() >= self.bar.length().unwrap_or(0) {
-                    self.bar.inc_length(1);
-                }
-                self.bar.inc(1);
                 let good = tried.within(self.settings.budget);
                 let line = self.work.line(what, tried, good);
                 self.kept += usize::from(good);
                 self.say(&if good { self.paint.good(&line) } else { self.paint.faint(&line) });
-                self.bar.set_message(format!("{what}, {} within the budget", self.kept));
+                self.step(what);
             }
         }
     }
 
-    /// A line above the bar, or where no terminal is watching, just a line.
+    /// One more is done.
+    fn step(&mut self, what: &str) {
+        let (name, done, of) = &mut self.phase;
+        *done += 1;
+        self.spinner.set_message(format!("{}: {what}; {} within the budget", counted(name, *done, *of), self.kept));
+    }
+
+    /// A line above the spinner, or where no terminal is watching, just a line.
     fn say(&self, line: &str) {
-        if self.bar.is_hidden() {
+        if self.spinner.is_hidden() {
             eprintln!("{line}");
         } else {
-            self.bar.println(line);
+            self.spinner.println(line);
         }
     }
 
     pub fn end(&self) {
-        self.bar.finish_and_clear();
+        self.spinner.finish_and_clear();
+    }
+}
+
+/// "parts 12 of 44"; how many there will be is left out where there are more than was thought.
+fn counted(phase: &str, done: usize, of: usize) -> String {
+    if done <= of { format!("{phase} {done} of {of}") } else { format!("{phase} {done}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn nobody_pretends_to_know_the_end() {
+        assert_eq!(
+            [(1, 3), (3, 3), (4, 3)].map(|(done, of)| counted("parts", done, of)),
+            ["parts 1 of 3", "parts 3 of 3", "parts 4"]
+        );
     }
 }

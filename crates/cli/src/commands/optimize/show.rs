@@ -20,6 +20,7 @@ pub fn show(args: &OptimizeArgs, report: &Report) -> Result<(), Failure> {
         ("score on unseen rows", Align::Right),
         ("95% interval", Align::Right),
         ("ms a request", Align::Right),
+        ("speed", Align::Right),
         ("MB of weights", Align::Right),
     ]);
     table.row(row("as it came", &report.baseline));
@@ -49,6 +50,7 @@ fn row(name: &str, candidate: &Candidate) -> Vec<String> {
         candidate.score.map_or("-".into(), score),
         candidate.interval.map_or("-".into(), |i| format!("{:.4} to {:.4}", i.low, i.high)),
         format!("{:.2}", candidate.time_ms),
+        candidate.time_interval.map_or("1".into(), |i| format!("{:.2} to {:.2}", i.low, i.high)),
         format!("{:.1}", candidate.bytes as f64 / 1e6),
     ]
 }

@@ -1,0 +1,93 @@
+//! Who is fastest, by the clock: whoever seemed so defends the place against the others, one after the other.
+
+use crate::Timed;
+use std::collections::BTreeMap;
+
+/// By how much a challenger has to be faster, with everything the clock is unsure of counted against it.
+const CLEARLY: f64 = 1.02;
+
+/// A candidate's number, or `None` for the model as it came.
+pub type Contestant = Option<usize>;
+
+/// How fast contestants are beside the winner.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contest {
+    /// Who is left.
+    pub winner: Contestant,
+    /// The winner's time over that of each candidate that was in it, and the interval of that: 1 is as fast, less is slower.
+    pub speeds: BTreeMap<usize, (f64, [f64; 2])>,
+}
+
+/// Has the first defend its place. `challengers` come in this order, each with whether it may take it; those that may not are only
+/// timed. `race` times its first contestant against its second. What was raced against somebody who lost the place later is
+/// known by way of that one.
+pub fn contest<E>(
+    first: Contestant,
+    challengers: &[(usize, bool)],
+    race: &mut dyn FnMut(Contestant, usize) -> Result<Timed, E>,
+) -> Result<Contest, E> {
+    let (mut winner, mut speed) = (first, 1.0);
+    let mut speeds: BTreeMap<usize, (f64, [f64; 2])> =
+        first.map(|first| (first, (1.0, [1.0; 2]))).into_iter().collect();
+    for (challenger, may_win) in challengers.iter().filter(|(number, _)| Some(*number) != first) {
+        let timed = race(winner, *challenger)?;
+        speeds.insert(*challenger, (speed * timed.ratio, timed.interval.map(|end| speed * end)));
+        if *may_win && timed.interval[0] > CLEARLY {
+            (winner, speed) = (Some(*challenger), speed * timed.ratio);
+        }
+    }
+    for (ratio, interval) in speeds.values_mut() {
+        *ratio /= speed;
+        interval.iter_mut().for_each(|end| *end /= speed);
+    }
+    if let Some(own) = winner.and_then(|winner| speeds.get_mut(&winner)) {
+        *own = (1.0, [1.0; 2]);
+    }
+    Ok(Contest { winner, speeds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Races of contestants with these times, each with an interval of a share to both sides.
+    fn raced(first: Contestant, challengers: &[(usize, bool)], ms: &[f64], unsure: f64) -> Contest {
+        let of = |who: Contestant| who.map_or(10.0, |number| ms[number]);
+        let mut race = |a: Contestant, b: usize| {
+            let ratio = of(a) / ms[b];
+            let interval = [ratio * (1.0 - unsure), ratio * (1.0 + unsure)];
+            Ok::<_, std::fmt::Error>(Timed { ratio, interval, ms: ms[b], first_ms: of(a) })
+        };
+        contest(first, challengers, &mut race).unwrap()
+    }
+
+    #[test]
+    fn the_fastest_wins_and_the_rest_are_measured_by_it() {
+        let all = [(0, true), (1, true), (2, true), (3, true)];
+        let found = raced(Some(0), &all, &[4.0, 3.0, 5.0, 2.0], 0.05);
+        assert_eq!(found.winner, Some(3));
+        let speeds: Vec<f64> = found.speeds.values().map(|(ratio, _)| *ratio).collect();
+        for (speed, ms) in speeds.iter().zip([4.0, 3.0, 5.0, 2.0]) {
+            assert!((speed - 2.0 / ms).abs() < 1e-12, "{speeds:?}");
+        }
+        assert!(found.speeds.values().all(|(ratio, [low, high])| low <= ratio && ratio <= high));
+    }
+
+    #[test]
+    fn nobody_is_replaced_by_luck() {
+        // 8% faster, but the clock may be off by 10%.
+        assert_eq!(raced(Some(0), &[(1, true)], &[4.0, 3.7], 0.1).winner, Some(0));
+        assert_eq!(raced(Some(0), &[(1, true)], &[4.0, 3.7], 0.01).winner, Some(1));
+        // 1% is not worth another plan.
+        assert_eq!(raced(Some(0), &[(1, true)], &[4.0, 3.96], 0.0).winner, Some(0));
+    }
+
+    #[test]
+    fn who_may_not_win_does_not() {
+        let found = raced(Some(1), &[(0, false), (1, true)], &[1.0, 4.0], 0.0);
+        assert_eq!((found.winner, found.speeds[&0].0), (Some(1), 4.0));
+        // Nobody defends it: all are measured by the model as it came.
+        let found = raced(None, &[(0, false)], &[2.0], 0.1);
+        assert_eq!((found.winner, found.speeds[&0].0), (None, 5.0));
+    }
+}
