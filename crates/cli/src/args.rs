@@ -196,7 +196,7 @@ pub struct TextColumnArgs {
 impl TextColumnArgs {
     /// For the reader of tables.
     pub fn columns(&self) -> Columns {
-        Columns { text: self.text.clone(), pair: self.pair.clone(), label: None }
+        Columns { text: self.text.clone(), pair: self.pair.clone(), ..Columns::default() }
     }
 }
 

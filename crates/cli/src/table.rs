@@ -144,6 +144,11 @@ fn digits(n: f64) -> usize {
     }
 }
 
+/// `1 thread`, `2 threads`.
+pub fn threads(number: usize) -> String {
+    if number == 1 { "1 thread".into() } else { format!("{number} threads") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,9 +23,20 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
         let bytes = read(app, &parts.headers, body).await?;
         serde_json::from_slice(&bytes).map(|Object(value)| Json(value)).map_err(|e| {
             let kind = if e.is_data() { Kind::Validation } else { Kind::Malformed };
-            Refusal::new(kind, format!("the body is not what this route takes: {e}"))
+            Refusal::new(kind, format!("the body is not what this route takes: {}", plainly(&e.to_string())))
         })
     }
+}
+
+/// What serde says of shapes, in the words of the API.
+pub(crate) fn plainly(error: &str) -> String {
+    let expected = [
+        ("enum PredictInputs", "`inputs` is a text, a pair [text, text], or a batch of lists of one or two texts"),
+        ("enum Inputs", "`inputs` is a text, its token ids, or a list of these"),
+        ("enum TextOrIds", "every input is a text or a list of token ids"),
+        ("unknown field `deadline_ms`", "`deadline_ms` stands beside `sparing`, not in it, and instead of it"),
+    ];
+    expected.into_iter().find(|(said, _)| error.contains(said)).map_or(error.to_owned(), |(_, plain)| plain.to_owned())
 }
 
 /// A value that must be written as an object. By itself serde takes a list of fields in their order for a struct as well.
@@ -99,6 +110,13 @@ fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
 mod tests {
     use super::*;
     use crate::models::Dial;
+
+    #[test]
+    fn shapes_are_told_in_plain_words() {
+        let error = serde_json::from_str::<Dial>("{\"deadline_ms\": 20}").unwrap_err().to_string();
+        assert!(plainly(&error).contains("beside `sparing`"), "{error}");
+        assert_eq!(plainly("missing field `inputs`"), "missing field `inputs`");
+    }
 
     #[test]
     fn lists_are_not_objects() {

@@ -63,7 +63,8 @@ impl App {
         let app = self.clone();
         let outcome = tokio::task::spawn_blocking(move || app.load()).await;
         let outcome = outcome.unwrap_or_else(|_| Err(Error::new("the model could not be loaded")));
-        if let Err(error) = &outcome {
+        // Where none is there, the program ends and says why itself.
+        if let (Err(error), false) = (&outcome, self.models.all().is_empty()) {
             self.log.event("not loaded", &[("error", &error.to_string())]);
         }
         outcome

@@ -57,6 +57,14 @@ try {
     assert.match(await text("#answer"), /^negative/);
     assert.match(await text("#figures"), /same answer/);
     assert.ok((await shares()).every((share) => share === 100));
+    // The sliders stand where the model is served.
+    assert.ok((await text("#model")).includes(`served in ${await text("#precision-value")},`));
+
+    // Nothing is answered to nothing.
+    await after(() => page.$eval("#text", (area) => { area.value = ""; area.dispatchEvent(new Event("input")); }));
+    assert.equal(await text("#answer"), "Write a text.");
+    assert.equal((await shares()).length, 0);
+    await after(() => page.type("#text", "an utter waste of time, dull and long"));
 
     // Drag: tokens leave.
     await after(async () => {

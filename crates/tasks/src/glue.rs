@@ -55,7 +55,12 @@ fn converted(task: Task, file: &Path, select: &Select) -> Result<Dataset, Error>
         Task::Qnli => ("question", Some("sentence")),
         _ => ("sentence1", Some("sentence2")),
     };
-    let columns = Columns { text: Some(text.into()), pair: pair.map(Into::into), label: Some("label".into()) };
+    let columns = Columns {
+        text: Some(text.into()),
+        pair: pair.map(Into::into),
+        label: Some("label".into()),
+        ..Columns::default()
+    };
     let mut dataset = table::read(file, &columns, select)?;
     dataset.task = task;
     Ok(dataset)

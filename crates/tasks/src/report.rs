@@ -1,6 +1,7 @@
 //! What an evaluation found.
 
 use crate::Task;
+use crate::binomial;
 use crate::bootstrap::{Bootstrap, Interval};
 use crate::outcome::{Labels, Metric, Outcome};
 use serde::{Deserialize, Serialize};
@@ -69,9 +70,26 @@ pub(crate) fn values(metrics: &[Metric], outcomes: &[Outcome], labels: Labels, b
         .into_iter()
         .zip(metrics)
         .zip(draws)
-        .map(|((value, metric), draws)| Value { metric: *metric, value, interval: bootstrap.interval(&draws) })
+        .map(|((value, metric), draws)| {
+            let interval = bootstrap.interval(&draws);
+            let exact = interval.and_then(|_| of_few(*metric, value, outcomes, bootstrap.confidence));
+            Value { metric: *metric, value, interval: exact.or(interval) }
+        })
         .collect()
 }
+
+/// Rows that are drawn again and again cannot tell how often an answer is wrong that none (or hardly one) of them has wrong: where
+/// fewer than [`FEW`] are wrong, or right, the exact interval of a share (Clopper and Pearson 1934) takes the place.
+fn of_few(metric: Metric, value: f64, outcomes: &[Outcome], confidence: f64) -> Option<Interval> {
+    let counted = metric == Metric::Accuracy && matches!(outcomes.first(), Some(Outcome::Class { .. }));
+    let (n, right) = (outcomes.len(), (value * outcomes.len() as f64).round() as usize);
+    let one_sided = 1.0 - (1.0 - confidence) / 2.0;
+    (counted && right.min(n - right.min(n)) < FEW)
+        .then(|| Interval { low: binomial::lower(right, n, one_sided), high: binomial::upper(right, n, one_sided) })
+}
+
+/// See [`of_few`].
+const FEW: usize = 10;
 
 impl std::fmt::Display for Value {
     /// `accuracy 90.02% (87.96 to 91.97)`.
@@ -82,5 +100,25 @@ impl std::fmt::Display for Value {
             write!(f, " ({:.digits$} to {:.digits$})", low * scale, high * scale)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_right_answers_of_six_prove_little() {
+        let class = |right: bool| Outcome::Class { gold: 0, predicted: usize::from(!right), logits: vec![0.0, 0.0] };
+        let interval = |right: usize, n: usize| {
+            let outcomes: Vec<Outcome> = (0..n).map(|i| class(i < right)).collect();
+            of_few(Metric::Accuracy, right as f64 / n as f64, &outcomes, 0.95)
+        };
+        // (0.05 / 2)^(1/6), as every table has it.
+        let all = interval(6, 6).unwrap();
+        assert!((all.low - 0.5407).abs() < 1e-4 && all.high == 1.0, "{all:?}");
+        let none = interval(0, 6).unwrap();
+        assert!(none.low == 0.0 && (none.high - 0.4593).abs() < 1e-4, "{none:?}");
+        assert_eq!(interval(785, 872), None, "many can be drawn again");
     }
 }

@@ -51,7 +51,9 @@ impl Model {
         let settings = Settings::read(&options, &|name| std::env::var(name).ok())?;
         let mut silent = |_: Transfer<'_>| {};
         let progress = options.progress.take().unwrap_or(&mut silent);
-        let directory = fetch::snapshot(&id, &settings, progress)?;
+        let missing =
+            |e: Error| Error::new(format!("there is no directory {name} here, and the Hub has no answer: {e}"));
+        let directory = fetch::snapshot(&id, &settings, progress).map_err(missing)?;
         Model::load_with(&directory, &options.load).map_err(|e| Error::new(format!("{id}: {e}")))
     }
 }

@@ -46,7 +46,7 @@ impl Served {
             attention: source.attention.clone(),
             ..Options::default()
         };
-        let engine = Engine::compile(&model, &options)?;
+        let engine = Engine::compile(&model, &options).map_err(|e| Error::new(here(&e)))?;
         let choice = Choice { precision: engine.precision(), attention: engine.attention().clone() };
         Ok(Served {
             name: source.name.clone(),
@@ -109,7 +109,7 @@ impl Served {
                 ..Options::default()
             };
             // A calibration that is missing is the request's fault, as it asks for a sampler that needs one.
-            let engine = Engine::compile(&served.model, &options).map_err(|e| Refusal::validation(e.to_string()))?;
+            let engine = Engine::compile(&served.model, &options).map_err(|e| Refusal::validation(here(&e)))?;
             Ok(served.shelve(Arc::new(Variant::new(choice, Arc::new(engine)))))
         };
         tokio::task::spawn_blocking(compile)
@@ -148,6 +148,11 @@ impl Served {
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         std::iter::once(&self.base).chain(others.iter()).cloned().collect()
     }
+}
+
+/// An error without flags that a server has not.
+fn here(error: &Error) -> String {
+    error.to_string().replace(", or use --calibration FILE", ", which puts it into MODEL, and serve again")
 }
 
 /// Bare encoders get a pooling head; unit length is left to requests, which may not want it.

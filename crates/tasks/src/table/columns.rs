@@ -12,6 +12,8 @@ pub struct Columns {
     pub pair: Option<String>,
     /// The label.
     pub label: Option<String>,
+    /// Labels are nobody's business: none is looked for.
+    pub texts_only: bool,
 }
 
 /// Positions of the columns in the table.
@@ -95,17 +97,23 @@ impl Columns {
                 ))
             })?,
         };
-        let mut said = Vec::new();
+        let (mut said, mut flags) = (Vec::new(), Vec::new());
         let mut say = |role: &str, column: Option<usize>, named: bool| {
             if let Some(column) = column.filter(|_| !named) {
                 said.push(format!("{role} = {}", names[column]));
+                flags.push(format!("--{role}"));
             }
         };
         say("text", Some(text), self.text.is_some());
         say("pair", pair, self.pair.is_some());
+        let label = label.filter(|_| !self.texts_only);
         say("label", label, self.label.is_some());
         if !said.is_empty() {
-            notes.push(format!("{source}: guessed columns {} (set --text, --pair, --label)", said.join(", ")));
+            notes.push(format!(
+                "{source}: guessed columns {} ({} would name others)",
+                said.join(", "),
+                flags.join(", ")
+            ));
         }
         Ok(Found { text, pair, label })
     }
@@ -175,7 +183,12 @@ mod tests {
     fn guesses_are_sensible_and_said() {
         let (text, pair, label, note) = guess(&["idx", "Sentence", "label"], &["1", "a b", "0"]);
         assert_eq!((text.as_str(), pair, label.as_deref()), ("Sentence", None, Some("label")));
-        assert_eq!(note, "f: guessed columns text = Sentence, label = label (set --text, --pair, --label)");
+        assert_eq!(note, "f: guessed columns text = Sentence, label = label (--text, --label would name others)");
+        // Whoever looks at texts alone hears nothing of labels.
+        let table = Table { columns: vec!["text".into(), "label".into()], ..Table::default() };
+        let (texts, mut notes) = (Columns { texts_only: true, ..Columns::default() }, Vec::new());
+        assert_eq!(texts.find("f", &table, &mut notes).unwrap().label, None);
+        assert_eq!(notes, ["f: guessed columns text = text (--text would name others)"]);
         let (text, pair, _, _) = guess(&["premise", "hypothesis", "label"], &["a", "b", "0"]);
         assert_eq!((text.as_str(), pair.as_deref()), ("premise", Some("hypothesis")));
         let (text, pair, label, _) = guess(&["id", "blurb", "class"], &["17", "a long blurb", "x"]);

@@ -72,8 +72,14 @@ pub(crate) fn read(path: &Path, columns: &Columns, select: &Select) -> Result<Da
 
 /// Takes the text, pair and label of every row.
 fn examples(source: String, table: Table, columns: &Columns) -> Result<Dataset, Error> {
-    if table.rows.is_empty() {
+    if table.rows.is_empty() && table.columns.is_empty() {
         return Err(empty(&source));
+    }
+    if table.rows.is_empty() {
+        return Err(Error::new(format!(
+            "{source}: there is a header ({}) and no row below it",
+            table.columns.join(", ")
+        )));
     }
     let mut notes = table.notes.clone();
     let found = columns.find(&source, &table, &mut notes)?;
@@ -146,7 +152,7 @@ mod tests {
     }
 
     fn named(text: &str, pair: Option<&str>, label: &str) -> Columns {
-        Columns { text: Some(text.into()), pair: pair.map(Into::into), label: Some(label.into()) }
+        Columns { text: Some(text.into()), pair: pair.map(Into::into), label: Some(label.into()), ..Columns::default() }
     }
 
     #[test]
@@ -182,7 +188,7 @@ mod tests {
         assert_eq!(message("a.csv", "text,label\nx,1\ny\n"), "a.csv line 3: 1 columns, but the header has 2");
         assert_eq!(message("a.tsv", "text\tlabel\nx\t1\ny\t2\t3\n"), "a.tsv line 3: 3 columns, but the header has 2");
         assert_eq!(message("a.csv", ""), "a.csv: the file is empty");
-        assert_eq!(message("a.csv", "text,label\n"), "a.csv: the file is empty");
+        assert_eq!(message("a.csv", "text,label\n"), "a.csv: there is a header (text, label) and no row below it");
         assert_eq!(message("a.jsonl", "\n"), "a.jsonl: the file is empty");
         assert_eq!(
             message("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"}\n"),

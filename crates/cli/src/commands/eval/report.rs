@@ -5,10 +5,10 @@ use crate::args::precision_name;
 use crate::attention::describe;
 use crate::console::Out;
 use crate::failure::Failure;
-use crate::table::{Align, Table, count, seconds};
+use crate::table::{self, Align, Table, count, seconds};
 use serde::Serialize;
 use sparing_engine::Engine;
-use sparing_tasks::{Agreement, Dataset, Interval, Report, Value};
+use sparing_tasks::{Agreement, Dataset, Interval, Report, Task, Value};
 
 /// Everything but the single examples.
 #[derive(Debug, Serialize)]
@@ -132,6 +132,7 @@ impl Summary {
     /// Prints it for people.
     pub fn print(&self, out: &mut Out) -> Result<(), Failure> {
         let Summary { model, task, data, examples, of, precision, threads, isa, .. } = self;
+        let task = if *task == Task::Own.name() { "your own table" } else { task };
         out.line(&out.paint.strong(&format!("{model} on {task}")))?;
         let partial = if self.complete { String::new() } else { format!(" of {of} (PARTIAL: interrupted)") };
         out.line(&format!("{data}: {examples} examples{partial}"))?;
@@ -151,7 +152,7 @@ impl Summary {
             self.tokens,
             count(self.tokens_per_second),
         ))?;
-        out.line(&format!("{precision}, {threads} threads, {isa}; seed {}", self.seed))?;
+        out.line(&format!("{precision}, {}, {isa}; seed {}", table::threads(*threads), self.seed))?;
         if let Some(attention) = &self.attention {
             out.line(&attention.line)?;
         }

@@ -34,7 +34,13 @@ fn bars(report: &Report) -> Bars {
     let works: Vec<&str> = report.costs.iter().map(|c| c.name.as_str()).collect();
     Bars {
         title: format!("Where {} spends", report.model),
-        subtitle: format!("{}; {}, {} threads, {}", works.join(" and "), report.precision, report.threads, report.isa),
+        subtitle: format!(
+            "{}; {}, {}, {}",
+            works.join(" and "),
+            report.precision,
+            crate::table::threads(report.threads),
+            report.isa
+        ),
         parts: used.iter().map(|group| group.name().to_string()).collect(),
         bars: rows.into_iter().map(bar).collect(),
     }

@@ -92,7 +92,8 @@ impl Report {
         self.summary(out)?;
         for cost in &self.costs {
             out.line("")?;
-            let place = format!("{}, {}, {} threads, {}", cost.name, self.precision, self.threads, self.isa);
+            let place =
+                format!("{}, {}, {}, {}", cost.name, self.precision, crate::table::threads(self.threads), self.isa);
             out.line(&out.paint.strong(&place))?;
             out.text(&self.parts(cost).text(out.paint))?;
             if layers {

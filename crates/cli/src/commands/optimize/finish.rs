@@ -118,7 +118,8 @@ pub fn finish(
     };
     report.judge();
     bar.finish_and_clear();
-    report.save(&args.out, &BaseCard::default())?;
+    let card = BaseCard { pipeline_tag: pipeline(work.shop.model).map(String::from), ..BaseCard::default() };
+    report.save(&args.out, &card)?;
     // The journal has done its duty, unless the search is to go on.
     if found.complete {
         let _ = std::fs::remove_file(args.journal());
@@ -229,6 +230,19 @@ fn came_rounded(work: &Work<'_>) -> Option<u64> {
     let whole = work.shop.f32_bytes();
     // Scales take a little, and files may hold halves.
     (work.shop.model.weights.size_in_bytes() as u64).lt(&(whole * 9 / 10)).then_some(whole)
+}
+
+/// What the model does, in the Hub's words.
+fn pipeline(model: &Model) -> Option<&'static str> {
+    match model.architecture.head.kind {
+        HeadKind::Classify | HeadKind::MultiLabel | HeadKind::Regress => Some("text-classification"),
+        HeadKind::TokenClassify => Some("token-classification"),
+        HeadKind::Answer => Some("question-answering"),
+        HeadKind::MaskedLm => Some("fill-mask"),
+        HeadKind::CausalLm => Some("text-generation"),
+        HeadKind::Embed { .. } => Some("feature-extraction"),
+        HeadKind::Hidden => None,
+    }
 }
 
 fn strategy(settings: &Settings) -> String {

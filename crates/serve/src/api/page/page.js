@@ -13,19 +13,23 @@ const ALPHAS = [0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1, 1.5];
 /** The paper's, or its better heir where the model has a calibration. */
 let sampler = "mca";
 
+/** Attention as the model is served, until a slider of it is moved: plans can say more than sliders. */
+let attention;
+
 /** What the sliders say, as a request has it. */
 function plan() {
   const keep = KEEPS[at("keep").value], alpha = ALPHAS[at("alpha").value];
   const values = alpha ? `${sampler}:${alpha}` : "exact";
-  return { precision: PRECISIONS[at("precision").value], attention: keep < 1 ? `${values},keep=${keep}` : values };
+  return { precision: PRECISIONS[at("precision").value], attention: attention ?? (keep < 1 ? `${values},keep=${keep}` : values) };
 }
 
 function showSliders() {
   const keep = KEEPS[at("keep").value], alpha = ALPHAS[at("alpha").value];
   const say = (id, text) => { at(id + "-value").textContent = text; at(id).setAttribute("aria-valuetext", text); };
   say("precision", PRECISIONS[at("precision").value]);
-  say("keep", keep < 1 ? `${Math.round(100 * keep)}%` : "all");
-  say("alpha", alpha ? `${alpha} (${sampler})` : "exact");
+  const served = attention && attention !== "exact" ? "as served" : undefined;
+  say("keep", keep < 1 ? `${Math.round(100 * keep)}%` : served ?? "all");
+  say("alpha", alpha ? `${alpha} (${sampler})` : served ?? "exact");
 }
 
 async function post(path, body) {
@@ -48,7 +52,7 @@ async function update() {
   while (wanted) {
     wanted = false;
     const text = at("text").value.trim();
-    if (!text) continue;
+    if (!text) { forget(); continue; }
     try {
       show(await post("/explain", { text, sparing: plan() }));
       at("problem").hidden = true;
@@ -59,6 +63,13 @@ async function update() {
   }
   running = false;
   document.body.dataset.settled = String(Number(document.body.dataset.settled ?? 0) + 1);
+}
+
+/** No text, no answer. */
+function forget() {
+  at("answer").replaceChildren(make("p", "Write a text.", "faint"));
+  for (const id of ["figures", "spent"]) at(id).replaceChildren();
+  at("problem").hidden = true;
 }
 
 const percent = (share, digits = 1) => (100 * share).toFixed(digits) + "%";
@@ -86,7 +97,7 @@ function show(found) {
   at("figures").replaceChildren(
     figure("Against the exact model", agreement, `output changed by ${percent(found.change)}`, found.same === false ? "bad" : "good"),
     figure("FLOPs", count(found.flops), `${percent(found.flops / found.flops_exact)} of ${count(found.flops_exact)}`),
-    figure("Time", found.milliseconds.toFixed(2) + " ms", `exact model ${found.milliseconds_exact.toFixed(2)} ms`),
+    figure("Time, median of 7", found.milliseconds.toFixed(2) + " ms", `exact model ${found.milliseconds_exact.toFixed(2)} ms`),
     figure("Tokens", String(found.tokens.length), left < found.tokens.length ? `${left} reach the last layer` : "all reach the last layer"),
   );
   table(found);
@@ -133,6 +144,7 @@ async function about() {
   const kind = Object.keys(info.model_type)[0];
   at("model").textContent = `${info.served_model_name}: ${kind}, served in ${info.sparing.precision}, attention ${info.sparing.attention}`;
   sampler = info.sparing.calibrated ? "graded" : "mca";
+  begin(info.sparing);
   update();
   if (info.sparing.report) {
     at("report").hidden = at("report-link").hidden = false;
@@ -140,8 +152,21 @@ async function about() {
   }
 }
 
+/** The sliders begin where the model is served, as far as they can say it. */
+let begun = false;
+function begin(served) {
+  if (begun) return;
+  begun = true;
+  at("precision").value = Math.max(0, PRECISIONS.indexOf(served.precision));
+  const alpha = ALPHAS.indexOf(Number(/^[a-z]+:([\d.]+)/.exec(served.attention)?.[1])), keep = KEEPS.indexOf(Number(/keep=([\d.]+)/.exec(served.attention)?.[1]));
+  at("alpha").value = Math.max(0, alpha);
+  at("keep").value = Math.max(0, keep);
+  attention = served.attention;
+}
+
 at("form").addEventListener("submit", (event) => event.preventDefault());
-for (const id of ["text", "precision", "keep", "alpha"]) at(id).addEventListener("input", update);
+for (const id of ["text", "precision"]) at(id).addEventListener("input", update);
+for (const id of ["keep", "alpha"]) at(id).addEventListener("input", () => { attention = undefined; update(); });
 at("key").addEventListener("change", about);
 showSliders();
 about();

@@ -106,6 +106,14 @@ mod tests {
     }
 
     #[test]
+    fn other_shapes_are_refused_in_plain_words() {
+        let error = serde_json::from_str::<PredictInputs>("5").err().unwrap().to_string();
+        assert!(crate::json::plainly(&error).starts_with("`inputs` is a text, a pair"), "{error}");
+        let error = serde_json::from_str::<Inputs>("{}").err().unwrap().to_string();
+        assert!(crate::json::plainly(&error).starts_with("`inputs` is a text, its token ids"), "{error}");
+    }
+
+    #[test]
     fn ids_are_told_from_texts() {
         let inputs = |json: &str| {
             let inputs = serde_json::from_str::<Inputs>(json).unwrap();
