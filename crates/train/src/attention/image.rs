@@ -1,16 +1,16 @@
 //! Image Transformer's two-dimensional form (Parmar et al. 2018, <https://arxiv.org/abs/1802.05751>).
 
 use super::blocks::{Part, Table, extended, masked, together};
-use super::input::Input;
+use super::input::{HIDDEN, Input, constant};
 use super::picture::{Picture, columns};
 use super::work::product;
 use super::{Attention, knob, some_tokens};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Pictures in squares of `block` x `block` pixels; a pixel looks at its square and the eight around it. Time and memory
-/// O(n · 9 · block²). The paper's causal form, square after square, is not here.
+/// O(n · 9 · block²). The causal form goes row by row of the picture; the paper's goes square by square.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
@@ -31,6 +31,10 @@ impl Attention for Image {
 
     fn fits(&self, columns: Option<usize>) -> Result<(), Error> {
         self.columns.or(columns).map_or(Ok(()), |columns| self.squares(columns))
+    }
+
+    fn causal(&self) -> bool {
+        true
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
@@ -73,11 +77,24 @@ impl Image {
         let scores = product(query.clone(), table.gather(squares(heads.key.clone())).transpose());
         let padding =
             heads.padding(all).map(|padding| table.gather(squares(padding.reshape([groups, all, 1]))).swap_dims(2, 3));
-        let scores = masked(scores, [padding, table.mask(size, |_| false, &heads.device())]);
+        let past = heads.causal.then(|| earlier(side, &heads.device()));
+        let scores = masked(scores, [padding, table.mask(size, |_| false, &heads.device()), past]);
         let mut parts = vec![Part { scores, values: table.gather(squares(heads.value.clone())) }];
         parts.extend(picture.besides(query));
         let mixed = together(parts);
         let back = mixed.reshape([groups * down, across, side, side * width]).swap_dims(1, 2);
         picture.whole(back.reshape([groups, all, width]).slice_dim(1, 0..length))
     }
+}
+
+/// What to add to scores of a square's pixels with those of the nine squares around so that none sees a later one, row by row
+/// of the picture: `[1, 1, side², 9 · side²]`.
+fn earlier(side: usize, device: &Device) -> Tensor<4> {
+    let size = side * side;
+    let value = |at: usize| {
+        let (query, square, key) = (at / (9 * size), at / size % 9, at % size);
+        let place = |row: usize, column: usize, pixel: usize| (row * side + pixel / side, column * side + pixel % side);
+        if place(square / 3, square % 3, key) > place(1, 1, query) { HIDDEN } else { 0.0 }
+    };
+    constant((0..9 * size * size).map(value).collect(), [1, 1, size, 9 * size], device)
 }

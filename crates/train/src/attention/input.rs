@@ -169,6 +169,16 @@ pub(crate) fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     if tensor.device().is_autodiff() { tensor.inner() } else { tensor }
 }
 
+/// Numbers without a history in the graph of gradients that another tensor is in.
+pub(crate) fn like<const D: usize>(plain: Tensor<D>, other: &Tensor<D>) -> Tensor<D> {
+    if other.device().is_autodiff() { plain.autodiff() } else { plain }
+}
+
+/// The places of tokens as numbers, `[1, length, 1]`, without a history.
+pub(crate) fn places(length: usize, device: &Device) -> Tensor<3> {
+    constant((0..length).map(|at| at as f32).collect(), [1, length, 1], &device.clone().without_autodiff())
+}
+
 impl Heads {
     /// Groups, tokens with padding, head width.
     pub fn dims(&self) -> [usize; 3] {

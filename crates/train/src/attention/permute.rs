@@ -123,10 +123,10 @@ mod tests {
             // Seats are next to each other where a token and its bucket's chunk before are.
             let (back, seats) = (order.back.clone().try_into_vec_as::<i32>().unwrap(), order.seats.clone());
             let seats = seats.try_into_vec_as::<f32>().unwrap();
-            for group in 0..groups {
+            for (group, real) in lengths.iter().enumerate() {
                 let at = |token: usize| group * length + token;
                 for (i, j) in (0..length).flat_map(|i| (0..length).map(move |j| (i, j))) {
-                    let bucket = |token: usize| match token < lengths[group] {
+                    let bucket = |token: usize| match token < *real {
                         true => bucket[at(token)],
                         false => i32::MAX,
                     };

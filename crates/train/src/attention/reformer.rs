@@ -2,7 +2,7 @@
 
 use super::blocks::{Table, join, split};
 use super::fresh::{Fresh, Sizes, orthogonal};
-use super::input::{HIDDEN, Heads, Input, constant, plain};
+use super::input::{HIDDEN, Heads, Input, constant, like, places, plain};
 use super::permute::Order;
 use super::work::{product, softmax};
 use super::{Attention, knob, rounds, some_tokens};
@@ -121,8 +121,7 @@ impl Reformer {
             let rounds = others.fold(here, |sum, (_, other)| sum + shown(other));
             mask = mask - rounds.clamp_min(1.0).log();
         }
-        let place = constant((1..=length).map(|at| at as f32).collect(), [1, length, 1], &device);
-        let earlier = apart(place.expand([groups, length, 1]));
+        let earlier = apart(places(length, &device).add_scalar(1.0).expand([groups, length, 1]));
         mask = mask + earlier.clone().equal_scalar(0.0).float().mul_scalar(SELF);
         if heads.causal {
             mask = mask + earlier.lower_scalar(0.0).float().mul_scalar(HIDDEN);
@@ -134,7 +133,7 @@ impl Reformer {
         if let Some(absent) = before.mask(size, |_| false, &device) {
             mask = mask + absent;
         }
-        let mask = if scores.device().is_autodiff() { mask.autodiff() } else { mask };
+        let mask = like(mask, &scores);
         let scores = scores + mask;
         let most = scores.clone().detach().max_dim(3);
         let seen = (scores.clone() - most.clone()).exp().sum_dim(3).log() + most;

@@ -1,7 +1,7 @@
 //! Routing Transformer (Roy et al. 2020, <https://arxiv.org/abs/2003.05997>).
 
 use super::choose::{largest, picked};
-use super::input::{Heads, Input, constant, plain};
+use super::input::{HIDDEN, Heads, Input, constant, like, places, plain};
 use super::reformer::unit;
 use super::work::{product, softmax};
 use super::{Attention, knob, rounds};
@@ -12,8 +12,8 @@ use sparing_model::Error;
 
 /// Tokens are clustered by k-means on the sphere; every cluster takes the `n / clusters` queries and keys nearest to its
 /// centre, n the longest sequence's tokens, which attend to each other. A token in several clusters gets their mean, one in none gets nothing. Centres are found
-/// anew for every sequence by a few rounds from a drawn start; the paper keeps a moving average of them over the training, and has
-/// a causal form. Time
+/// anew for every sequence by a few rounds from a drawn start; the paper keeps a moving average of them over the training. In
+/// the causal form no token reads a later one; which tokens are in a cluster depends on all, as in the paper. Time
 /// O(n · clusters + n² / clusters), which is O(n √n) for √n clusters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +31,10 @@ impl Attention for Routing {
     fn check(&self) -> Result<(), Error> {
         rounds("rounds", self.rounds)?;
         knob("attention", "clusters", self.clusters, 1..=1 << 12)
+    }
+
+    fn causal(&self) -> bool {
+        true
     }
 
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
@@ -89,10 +93,18 @@ impl Routing {
         if let Some(padding) = heads.padding(length) {
             scores = scores + pick(padding.swap_dims(1, 2), &keys).swap_dims(2, 3);
         }
-        let mixed = product(softmax(scores), pick(heads.value.clone(), &keys));
+        // 1 where there is something to see.
+        let mut seen = Tensor::ones([groups, clusters, each, 1], &scores.device());
+        if heads.causal {
+            let shape = scores.dims();
+            let of = |which| pick(places(length, &heads.device()).expand([groups, length, 1]), which);
+            let later = of(&keys).swap_dims(2, 3).expand(shape).greater(of(&queries).expand(shape)).float();
+            seen = like(later.clone().min_dim(3).neg().add_scalar(1.0), &scores);
+            scores = scores.clone() + like(later.mul_scalar(HIDDEN), &scores);
+        }
+        let mixed = product(softmax(scores), pick(heads.value.clone(), &keys)) * seen.clone();
         // Back to where the queries stand: the mean of what each has got.
-        let ones = Tensor::ones([groups, clusters * each, 1], &mixed.device());
-        let mixed = Tensor::cat(vec![mixed.reshape([groups, clusters * each, width]), ones], 2);
+        let mixed = Tensor::cat(vec![mixed, seen], 3).reshape([groups, clusters * each, width + 1]);
         let places = queries.reshape([groups, clusters * each, 1]).expand([groups, clusters * each, width + 1]);
         let sums = Tensor::zeros([groups, length, width + 1], &mixed.device());
         let sums = sums.scatter(1, places, mixed, burn::tensor::IndexingUpdateOp::Add);

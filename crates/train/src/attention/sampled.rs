@@ -5,7 +5,7 @@
 //! skips it.
 
 use super::fresh::{Begin, Fresh, Sizes};
-use super::input::{Heads, Input, constant, folded, plain};
+use super::input::{Heads, Input, constant, folded, like, plain};
 use super::work::{product, softmax};
 use super::{Attention, projections};
 use crate::layers;
@@ -65,11 +65,6 @@ fn first(budget: &Tensor<3>, most: usize) -> Tensor<3> {
     let place = Tensor::<1, Int>::arange(0..most as i64, &budget.device()).float().reshape([1, 1, most]);
     let shape = [groups, length, most];
     place.expand(shape).lower(budget.clone().expand(shape)).float()
-}
-
-/// In the graph of gradients that another tensor is in.
-fn like(constant: Tensor<3>, other: &Tensor<3>) -> Tensor<3> {
-    if other.device().is_autodiff() { constant.autodiff() } else { constant }
 }
 
 impl Attention for MonteCarlo {

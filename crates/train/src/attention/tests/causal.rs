@@ -1,11 +1,12 @@
 //! What holds for all: causal forms do not look ahead, padding is not looked at, gradients reach every tensor.
 
-use super::super::{Kind, Reformer, Sizes, catalogue};
+use super::super::{Kind, Reformer, Routing, SignMatching, Sizes, catalogue};
 use super::Case;
 
 const SIZES: Sizes = Sizes { length: 400, width: 16, attention_width: 16, heads: 2 };
 
-/// Changing a token changes nothing before it. Hashed attention is taken in one chunk: who shares one may depend on later tokens, what is read may not.
+/// Changing a token changes nothing before it. Hashed attention is taken in one chunk, routing with one cluster and sign matching
+/// with all keys: what is chosen may depend on later tokens, what is read may not.
 #[test]
 fn causal_kinds_do_not_look_ahead() {
     let mut tried = 0;
@@ -16,6 +17,8 @@ fn causal_kinds_do_not_look_ahead() {
         }
         let kind = match kind.clone() {
             Kind::Reformer(reformer) => Kind::Reformer(Reformer { chunk: SIZES.length, ..reformer }),
+            Kind::Routing(routing) => Kind::Routing(Routing { clusters: 1, ..routing }),
+            Kind::SignMatching(_) => Kind::SignMatching(SignMatching { keys: SIZES.length }),
             other => other,
         };
         tried += 1;
@@ -40,7 +43,7 @@ fn causal_kinds_do_not_look_ahead() {
             assert!(own > 1e-4, "{name}: nobody sees token {token}");
         }
     }
-    assert!(tried >= 12, "{tried}");
+    assert!(tried >= 22, "{tried}");
 }
 
 /// What stands in padding's place changes nothing.
@@ -71,22 +74,24 @@ fn padding_changes_nothing() {
     }
 }
 
-/// Every trained tensor has a gradient that is finite and not zero, and recording it changes no result.
+/// Every trained tensor has a gradient that is finite and not zero, in both forms, and recording it changes no result.
 #[test]
 fn gradients_reach_every_tensor() {
-    for (name, kind) in catalogue().unwrap() {
-        let case = Case::of(kind, SIZES, &[400, 261], false, 5);
+    let both = |(name, kind): (String, Kind)| [(name.clone(), kind.clone(), false), (name, kind, true)];
+    let all = catalogue().unwrap().into_iter().flat_map(both);
+    for (name, kind, causal) in all.filter(|(_, kind, causal)| !causal || kind.mechanism().causal()) {
+        let case = Case::of(kind, SIZES, &[400, 261], causal, 5);
         let plain = case.mixed();
         case.with(true, |input| {
             let mixed = case.kind.attend(input).unwrap();
             let apart = case.apart(&plain, &super::numbers(mixed.clone().inner()));
-            assert!(apart < 1e-4, "{name}: {apart}");
+            assert!(apart < 1e-4, "{name} causal {causal}: {apart}");
             let mut gradients = (mixed.clone() * mixed).sum().backward();
             for (tensor, parameter) in input.parameters.iter().filter(|(_, p)| p.trainable) {
                 let found = parameter.value.grad_remove(&mut gradients);
-                let found = found.unwrap_or_else(|| panic!("{name}: {tensor} has no gradient"));
+                let found = found.unwrap_or_else(|| panic!("{name} causal {causal}: {tensor} has no gradient"));
                 let size = found.abs().max().into_scalar::<f32>();
-                assert!(size > 0.0 && size.is_finite(), "{name}: {tensor}: {size}");
+                assert!(size > 0.0 && size.is_finite(), "{name} causal {causal}: {tensor}: {size}");
             }
         });
     }

@@ -95,11 +95,13 @@ fn axial_and_image() {
     }
     for (columns, block) in [(4, 2), (6, 2), (6, 3), (4, 1)] {
         let kind = format!(r#"{{"kind":"image","columns":{columns},"block":{block}}}"#);
-        compare(&kind, false, |_, i, j| {
-            let square = |at: usize| (at / columns / block, at % columns / block);
-            let ((a, b), (c, d)) = (square(i), square(j));
-            a.abs_diff(c) <= 1 && b.abs_diff(d) <= 1
-        });
+        for causal in [false, true] {
+            compare(&kind, causal, |_, i, j| {
+                let square = |at: usize| (at / columns / block, at % columns / block);
+                let ((a, b), (c, d)) = (square(i), square(j));
+                a.abs_diff(c) <= 1 && b.abs_diff(d) <= 1
+            });
+        }
     }
 }
 
@@ -192,12 +194,13 @@ fn transformer_xl() {
     }
 }
 
-/// Sign matching is dense attention over the keys that agree with the vote.
+/// Sign matching is dense attention over the keys that agree with the vote; the causal form keeps one of the first quarter, and
+/// who sees none of the keys keeps its own value.
 #[test]
 fn sign_matching() {
-    for (length, lengths) in lengths() {
-        let case = Case::new(r#"{"kind":"sign-matching","keys":5}"#, length, &lengths, false, 4);
-        let [query, key, _] = case.projected();
+    for ((length, lengths), causal) in lengths().into_iter().flat_map(|case| [(case.clone(), false), (case, true)]) {
+        let case = Case::new(r#"{"kind":"sign-matching","keys":5}"#, length, &lengths, causal, 4);
+        let [query, key, value] = case.projected();
         let width = case.sizes.head_width();
         let mut apart: f64 = 0.0;
         let mixed = case.mixed();
@@ -210,11 +213,16 @@ fn sign_matching() {
                 .collect();
             let mut keys: Vec<usize> = (0..real).collect();
             keys.sort_by_key(|at| (0..width).filter(|column| positive(&key, *at, *column) != vote[*column]).count());
+            if let Some(place) = keys.iter().position(|at| *at < real / 4).filter(|_| causal) {
+                let first = keys.remove(place);
+                keys.insert(0, first);
+            }
             keys.truncate(5);
-            let dense = case.dense(&|_, j| keys.contains(&j), &nothing);
+            let dense = case.dense(&|i, j| keys.contains(&j) && (!causal || j <= i), &nothing);
             for at in 0..real * width {
+                let sees = !causal || keys.iter().any(|key| *key <= at / width);
                 let at = group * length * width + at;
-                apart = apart.max((mixed[at] - dense[at]).abs());
+                apart = apart.max((mixed[at] - if sees { dense[at] } else { value[at] }).abs());
             }
         }
         assert!(apart < 2e-5, "{lengths:?}: {apart}");

@@ -94,12 +94,14 @@ fn reformer() {
     }
 }
 
-/// Several clusters, each with the queries and keys nearest to its centre.
+/// Several clusters, each with the queries and keys nearest to its centre. In the causal form a cluster that shows a query nothing
+/// gives it nothing.
 #[test]
 fn routing() {
-    for (clusters, rounds, lengths) in [(3, 2, [24, 24]), (4, 1, [24, 15]), (6, 3, [24, 9])] {
+    let cases = [(3, 2, [24, 24], false), (4, 1, [24, 15], false), (6, 3, [24, 9], false), (4, 2, [24, 15], true)];
+    for (clusters, rounds, lengths, causal) in cases {
         let kind = format!(r#"{{"kind":"routing","clusters":{clusters},"rounds":{rounds}}}"#);
-        let host = Host::new(&kind, 24, &lengths, false);
+        let host = Host::new(&kind, 24, &lengths, causal);
         let each = 24usize.div_ceil(clusters);
         let mut random = Random::at(0, &[1]);
         let start: Vec<f64> = (0..clusters * HEAD).map(|_| f64::from(random.normal() as f32)).collect();
@@ -135,9 +137,10 @@ fn routing() {
             let query = unit(host.row(&host.q, group, i));
             let got: Vec<Vec<f64>> = (0..clusters)
                 .filter(|cluster| queries[*cluster].contains(&i))
+                .filter(|cluster| !causal || keys[*cluster].iter().any(|j| *j <= i))
                 .map(|cluster| {
                     let key = |j: usize| unit(host.row(&host.k, group, j));
-                    let seen = keys[cluster].iter();
+                    let seen = keys[cluster].iter().filter(|j| !causal || **j <= i);
                     let seen = seen.map(|j| (2.0 * dot(&query, &key(*j)), host.row(&host.v, group, *j).to_vec()));
                     mixed(&seen.collect::<Vec<_>>())
                 })
