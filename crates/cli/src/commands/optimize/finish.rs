@@ -100,7 +100,7 @@ pub fn finish(
         elements: outcome::element_map(&recipe, &work.shop.anatomy, &model.plan, settings.group),
         gains: clock::gains(args, work, &recipe, &measured)?,
         parts_before: clock::parts(work, &work.baseline, measured.baseline_ms)?,
-        parts_after: clock::parts(work, &engine, measured.ms)?,
+        parts_after: clock::parts(work, &engine, measured.baseline_ms / measured.time_ratio)?,
         notes: notes(data, settings, work, &found, &recipe, &before, &measured),
         verification: Some(Verification {
             score: measured.score,

@@ -24,9 +24,7 @@ pub struct Measured {
     pub time_ratio: f64,
     /// Where that lies, as far as the rounds tell.
     pub time_interval: [f64; 2],
-    /// Milliseconds of a request.
-    pub ms: f64,
-    /// The baseline's.
+    /// The baseline's milliseconds for a request.
     pub baseline_ms: f64,
     /// Bytes of the saved weights.
     pub bytes: u64,
@@ -64,7 +62,6 @@ pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(),
         score: report.values.first().map_or(f64::NAN, |value| value.value),
         time_ratio: timed.ratio,
         time_interval: timed.interval,
-        ms: timed.ms,
         baseline_ms: timed.first_ms,
         bytes: saved.weights.size_in_bytes() as u64,
         memory: second.weight_bytes() as u64,
@@ -101,7 +98,6 @@ mod tests {
             score: 0.9,
             time_ratio: 3.0,
             time_interval,
-            ms: 1.0,
             baseline_ms: 3.0,
             bytes: 1,
             memory: 1,
