@@ -34,7 +34,7 @@ pub(crate) fn plainly(error: &str) -> String {
         ("enum PredictInputs", "`inputs` is a text, a pair [text, text], or a batch of lists of one or two texts"),
         ("enum Inputs", "`inputs` is a text, its token ids, or a list of these"),
         ("enum TextOrIds", "every input is a text or a list of token ids"),
-        ("unknown field `deadline_ms`", "`deadline_ms` stands beside `sparing`, not in it, and instead of it"),
+        ("unknown field `deadline_ms`", "`deadline_ms` stands beside `inputs`, not in `sparing`, and in its place"),
     ];
     expected.into_iter().find(|(said, _)| error.contains(said)).map_or(error.to_owned(), |(_, plain)| plain.to_owned())
 }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn shapes_are_told_in_plain_words() {
         let error = serde_json::from_str::<Dial>("{\"deadline_ms\": 20}").unwrap_err().to_string();
-        assert!(plainly(&error).contains("beside `sparing`"), "{error}");
+        assert!(plainly(&error).contains("beside `inputs`"), "{error}");
         assert_eq!(plainly("missing field `inputs`"), "missing field `inputs`");
     }
 
