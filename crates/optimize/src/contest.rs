@@ -19,8 +19,9 @@ pub struct Contest {
 }
 
 /// Has the first defend its place. `challengers` come in this order, each with whether it may take it; those that may not are only
-/// timed. `race` times its first contestant against its second. What was raced against somebody who lost the place later is
-/// known by way of that one.
+/// timed. `race` times its first contestant against its second. Whoever seems to win has to do so again: on a busy machine a thread
+/// can be in the way of one engine for as long as it lives, and rounds do not tell. What was raced against somebody who lost the
+/// place later is known by way of that one.
 pub fn contest<E>(
     first: Contestant,
     challengers: &[(usize, bool)],
@@ -30,7 +31,11 @@ pub fn contest<E>(
     let mut speeds: BTreeMap<usize, (f64, [f64; 2])> =
         first.map(|first| (first, (1.0, [1.0; 2]))).into_iter().collect();
     for (challenger, may_win) in challengers.iter().filter(|(number, _)| Some(*number) != first) {
-        let timed = race(winner, *challenger)?;
+        let mut timed = race(winner, *challenger)?;
+        if *may_win && timed.interval[0] > CLEARLY {
+            let again = race(winner, *challenger)?;
+            timed = if again.ratio < timed.ratio { again } else { timed };
+        }
         speeds.insert(*challenger, (speed * timed.ratio, timed.interval.map(|end| speed * end)));
         if *may_win && timed.interval[0] > CLEARLY {
             (winner, speed) = (Some(*challenger), speed * timed.ratio);
@@ -80,6 +85,19 @@ mod tests {
         assert_eq!(raced(Some(0), &[(1, true)], &[4.0, 3.7], 0.01).winner, Some(1));
         // 1% is not worth another plan.
         assert_eq!(raced(Some(0), &[(1, true)], &[4.0, 3.96], 0.0).winner, Some(0));
+    }
+
+    #[test]
+    fn who_wins_once_has_to_win_again() {
+        let timed = |ratio: f64| Timed { ratio, interval: [0.99 * ratio, 1.01 * ratio], ms: 1.0, first_ms: ratio };
+        for (ratios, winner, speed) in
+            [([2.0, 0.9], Some(0), 0.9), ([2.0, 1.5], Some(1), 1.0), ([1.5, 2.0], Some(1), 1.0)]
+        {
+            let mut left = ratios.into_iter();
+            let mut race = |_: Contestant, _: usize| left.next().map(timed).ok_or("a third race");
+            let found = contest(Some(0), &[(1, true)], &mut race).unwrap();
+            assert_eq!((found.winner, found.speeds[&1].0), (winner, speed));
+        }
     }
 
     #[test]

@@ -43,16 +43,21 @@ pub fn contest(
         Ok((Engine::compile(&model, &args.engine())?, model))
     };
     let mut scored = BTreeMap::new();
-    // The defender, and the last challenger: who won is one of the two.
+    // The defender, and the last challenger: who won is one of the two. Those who meet again do so with engines made anew.
     let mut known: Vec<(usize, Engine)> = Vec::new();
     let mut race = |defender: Contestant, challenger: usize| -> Result<Timed, Failure> {
-        known.retain(|(number, _)| Some(*number) == defender);
+        let again = known.iter().any(|(number, _)| *number == challenger);
+        known.retain(|(number, _)| Some(*number) == defender && !again);
         if let (Some(defender), true) = (defender, known.is_empty()) {
             known.push((defender, compiled(defender)?.0));
         }
         let (engine, model) = compiled(challenger)?;
         let defending = known.first().map_or(&work.baseline, |(_, engine)| engine);
         let timed = work.watch.race(defending, &engine, ROUNDS)?;
+        if again {
+            known.push((challenger, engine));
+            return Ok(timed);
+        }
         let answered = match executor(work.elsewhere, &model)? {
             Some(executor) => unseen(args, data, &*executor, &model)?,
             None => unseen(args, data, &engine, &model)?,
