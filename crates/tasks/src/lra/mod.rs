@@ -1,6 +1,8 @@
 //! Long Range Arena (Tay et al. 2020, <https://arxiv.org/abs/2011.04006>): tasks whose sequences have 1 to 16 thousand
 //! tokens. Made by rules or from public files, the same on every machine.
 
+#[cfg(test)]
+mod cheap;
 mod image;
 mod listops;
 mod pathfinder;
