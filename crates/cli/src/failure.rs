@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::sync::atomic::AtomicBool;
 
 /// Why a command stopped.
 #[derive(Debug)]
@@ -75,6 +76,9 @@ impl From<serde_json::Error> for Failure {
         }
     }
 }
+
+/// Whether the main thread is on its way out of a panic that nobody has caught yet.
+pub static UNWINDING: AtomicBool = AtomicBool::new(false);
 
 /// What a panic says, if it says anything.
 pub fn panic_text(payload: &(dyn std::any::Any + Send)) -> Option<&str> {

@@ -28,6 +28,7 @@ use clap::Parser;
 use failure::Failure;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 fn main() -> ExitCode {
     one_line_panics();
@@ -77,6 +78,7 @@ fn one_line_panics() {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         complain(&told(&place, failure::panic_text(info.payload()).unwrap_or_default()));
         if std::thread::current().name() == Some("main") {
+            failure::UNWINDING.store(true, Ordering::Relaxed);
             end_soon();
         }
     }));
@@ -97,7 +99,10 @@ fn told(place: &str, what: &str) -> String {
 fn end_soon() {
     std::thread::spawn(|| {
         std::thread::sleep(std::time::Duration::from_secs(10));
-        std::process::exit(Failure::Told.code().into())
+        // One that was caught is over.
+        if failure::UNWINDING.load(Ordering::Relaxed) {
+            std::process::exit(Failure::Told.code().into())
+        }
     });
 }
 

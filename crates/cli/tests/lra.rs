@@ -36,11 +36,21 @@ mod with_training {
         assert!(whole.iter().all(|record| record["steps"] == 6 && record["score"].as_f64().unwrap() >= 0.0));
         // Done is done.
         assert_eq!(train(&[]), whole);
+        // And something else is something else.
+        let other = |more: &[&str]| sparing(&[&how[..], &less, more].concat()).error(1);
+        let message = other(&["--lr", "0.5"]);
+        assert!(message.contains("the rate differs") && message.contains("--out"), "{message}");
+        assert!(other(&["--test-examples", "2"]).contains("the test examples differ"));
         let (table, picture) = (at("table.md"), at("picture.svg"));
         sparing(&["lra", "table", &runs, "--out", &table, "--picture", &picture, "--speed-of", "listops"]).ok();
         let table = std::fs::read_to_string(table).unwrap();
         assert!(table.contains("| full |") && table.contains("### listops"), "{table}");
-        assert!(std::fs::read_to_string(picture).unwrap().matches("<circle").count() == 2);
+        assert!(std::fs::read_to_string(&picture).unwrap().matches("<circle").count() == 2);
+        let (records, picture) = (at("records.json"), at("another.svg"));
+        sparing(&["lra", "table", &runs, "--json", "--out", &records, "--svg", &picture]).ok();
+        let records: serde_json::Value = serde_json::from_slice(&std::fs::read(records).unwrap()).unwrap();
+        assert_eq!(records.as_array().unwrap().len(), 2);
+        assert!(std::fs::exists(picture).unwrap());
     }
 
     #[test]
@@ -101,6 +111,9 @@ mod with_training {
         assert!(train(&["--attention", "fuller"]).error(2).contains("sinkhorn"));
         assert!(train(&["--config", "huge"]).error(1).contains("small and benchmark"));
         assert!(sparing(&["lra", "prepare", "text", "--out", &out]).error(1).contains("--data"));
+        assert!(
+            sparing(&["lra", "prepare", "pathfinder", "--length", "64", "--out", &out]).error(1).contains("--length")
+        );
         assert!(sparing(&["lra", "table", &out]).error(1).contains("no record"));
         assert!(sparing(&["lra", "speed", "--out", &out, "--each=-1"]).error(2).contains("--each"));
         let file = folder.path().join("mine.json");

@@ -8,7 +8,7 @@ pub(crate) fn best_rule(cases: &[(f64, bool)]) -> f64 {
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
     let rule = |inside: bool| {
         // The run of values with the largest sum, one that is as said counting 1, another -1 (Kadane).
-        let (mut best, mut from, mut sum) = ((0, 0.0, 0.0), 0, 0);
+        let (mut best, mut from, mut sum) = ((0i64, f64::NAN, f64::NAN), 0, 0);
         for (at, (value, label)) in sorted.iter().enumerate() {
             // A rule cannot tell equal values apart.
             if sum <= 0 && (at == 0 || sorted[at - 1].0 < *value) {
@@ -19,10 +19,11 @@ pub(crate) fn best_rule(cases: &[(f64, bool)]) -> f64 {
                 best = (sum, sorted[from].0, *value);
             }
         }
-        (best, inside)
+        let right = best.0 + sorted.iter().filter(|(_, label)| *label != inside).count() as i64;
+        (right, best.1..=best.2, inside)
     };
-    let ((_, low, high), inside) = [rule(true), rule(false)].into_iter().max_by_key(|rule| rule.0.0).unwrap();
-    let right = unknown.iter().filter(|(value, label)| ((low..=high).contains(value) == inside) == *label);
+    let (_, values, inside) = [rule(true), rule(false)].into_iter().max_by_key(|rule| rule.0).unwrap();
+    let right = unknown.iter().filter(|(value, label)| (values.contains(value) == inside) == *label);
     right.count() as f64 / unknown.len().max(1) as f64
 }
 

@@ -13,6 +13,10 @@ const MAX: u8 = 11;
 const MED: u8 = 12;
 const CLOSE: u8 = 14;
 
+/// Draws in a row without a new expression before it is given up, and after how many of them Ctrl-C is looked for.
+const PATIENCE: u64 = 5_000_000;
+const LOOK: u64 = 100_000;
+
 /// How expressions are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
@@ -45,15 +49,11 @@ impl Rules {
         Some(())
     }
 
-    /// The next expression that is long enough and not too long.
-    pub(crate) fn next(&self, random: &mut Random) -> Vec<u8> {
+    /// An expression that is long enough and not too long, if that is what was drawn.
+    fn attempt(&self, random: &mut Random) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        loop {
-            out.clear();
-            if self.draw(random, 1, &mut out).is_some() && out.len() > self.shortest && out.len() < self.longest {
-                return out;
-            }
-        }
+        self.draw(random, 1, &mut out)?;
+        (out.len() > self.shortest && out.len() < self.longest).then_some(out)
     }
 }
 
@@ -106,15 +106,26 @@ pub(crate) fn make(part: Part, wanted: &Wanted, told: &mut dyn FnMut(usize) -> b
     let mut set = Set::new(Task::Listops);
     // No expression is in two parts: they are drawn one after the other, those to evaluate on first.
     for drawn in [Part::Test, Part::Dev, Part::Train] {
-        let mut done = 0;
+        let (mut done, mut fruitless) = (0, 0);
         while done < wanted.count(drawn) {
-            let tokens = rules.next(&mut random);
+            fruitless += 1;
+            if fruitless % LOOK == 0 && !told(set.len()) {
+                return Err(Error::new(INTERRUPTED));
+            }
+            if fruitless > PATIENCE {
+                return Err(Error::new(format!(
+                    "ListOps: {PATIENCE} draws in a row gave no new expression of more than {} and fewer than {} tokens; \
+                     ask for fewer with --examples, or change --length or --min-length",
+                    wanted.shortest, wanted.length
+                )));
+            }
+            let Some(tokens) = rules.attempt(&mut random) else { continue };
             let mut hash = DefaultHasher::new();
             tokens.hash(&mut hash);
             if !seen.insert(hash.finish()) {
                 continue;
             }
-            done += 1;
+            (done, fruitless) = (done + 1, 0);
             if drawn == part {
                 let value = value(&tokens).ok_or_else(|| Error::new("ListOps: an expression without a value"))?;
                 set.push(&[&tokens], value);
@@ -179,6 +190,15 @@ mod tests {
         // Every token but the root and the ends is an argument; long expressions have more of them than 6 on average.
         let mean = arguments as f64 / operators as f64;
         assert!((5.5..7.5).contains(&mean), "{mean}");
+    }
+
+    /// Where there are not so many expressions, it ends, and Ctrl-C ends it sooner.
+    #[test]
+    fn too_many_are_refused() {
+        let wanted = Wanted { examples: 100, length: 4, shortest: 0, seed: 0 };
+        let message = make(Part::Train, &wanted, &mut |_| true).unwrap_err().to_string();
+        assert!(message.contains("--examples"), "{message}");
+        assert_eq!(make(Part::Train, &wanted, &mut |_| false).unwrap_err().to_string(), INTERRUPTED);
     }
 
     #[test]

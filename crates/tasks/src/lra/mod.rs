@@ -116,7 +116,7 @@ impl Task {
 pub struct Wanted {
     /// Examples to train on; those to evaluate on are a tenth of them or 2000, what is less.
     pub examples: usize,
-    /// The longest sequence; others are cut, or not made.
+    /// The longest sequence; others are cut, or not made. Pictures have the length they have.
     pub length: usize,
     /// For ListOps, the shortest.
     pub shortest: usize,
@@ -145,6 +145,10 @@ pub fn make(
     data: Option<&Path>,
     told: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Set, Error> {
+    if task.side().is_some() && wanted.length != task.length() {
+        let (name, pixels) = (task.name(), task.length());
+        return Err(Error::new(format!("{name}: its pictures have {pixels} pixels; leave --length out")));
+    }
     let data = || data.ok_or_else(|| Error::new(format!("{} reads public data; give --data DIR", task.name())));
     match task {
         Task::Listops => listops::make(part, wanted, told),

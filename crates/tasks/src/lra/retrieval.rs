@@ -99,13 +99,9 @@ fn partner<'a>(own: &Stretch<'_>, all: &[Stretch<'a>], random: &mut Random) -> S
 
 /// Articles cut into stretches of two texts each; what is left of one counts if it is not too short.
 fn stretches(bytes: &[u8], length: usize) -> Vec<Vec<Stretch<'_>>> {
-    let of_article = |(article, body): (usize, &'_ [u8])| {
-        body.chunks(2 * length)
-            .filter(|text| text.len() >= 2 * SHORTEST.min(length))
-            .map(|text| Stretch { article, text })
-            .collect()
-    };
-    articles(bytes).enumerate().map(of_article).collect()
+    let long_enough = |text: &&[u8]| text.len() >= 2 * SHORTEST.min(length);
+    let cut = articles(bytes).map(|body| body.chunks(2 * length).filter(long_enough));
+    cut.enumerate().map(|(article, texts)| texts.map(|text| Stretch { article, text }).collect()).collect()
 }
 
 /// Texts without their title lines: documents are separated by an empty line.

@@ -2,7 +2,7 @@
 //! pixels around predict.
 
 use super::Task;
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use flate2::{Compression, Crc, read::GzDecoder, write::GzEncoder};
 use sparing_model::Error;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -119,6 +119,15 @@ impl Set {
     pub fn lengths(&self) -> Vec<usize> {
         let longest = |number| self.example(number).sequences.iter().map(|s| s.len()).max().unwrap_or(0);
         (0..self.len()).map(longest).collect()
+    }
+
+    /// How many examples there are and a checksum of all they hold: other examples have another one, nearly always.
+    pub fn fingerprint(&self) -> String {
+        let mut sum = Crc::new();
+        sum.update(&self.tokens);
+        self.ends.iter().for_each(|end| sum.update(&(*end as u64).to_le_bytes()));
+        sum.update(&self.labels);
+        format!("{} examples, {:08x}", self.len(), sum.sum())
     }
 
     /// Writes a file; its size.
@@ -249,6 +258,7 @@ mod tests {
             let whole = set.clone();
             set.thin(3);
             assert_eq!(set.len(), 3);
+            assert_ne!(set.fingerprint(), whole.fingerprint());
             for (thinned, kept) in [0, 2, 4].into_iter().enumerate() {
                 assert_eq!(set.example(thinned), whole.example(kept));
             }

@@ -12,6 +12,6 @@ mod training;
 pub use clock::BlockClock;
 pub use config::{CONFIGURATIONS, EncoderConfig, Pool, Positions, Recipes, Training, recipes};
 pub use encoder::{Encoder, Mode};
-pub use record::{RECORD, Record};
+pub use record::{RECORD, Record, Settings};
 pub use speed::{MeasuredSpeed, UpdateClock};
 pub use training::{Data, Job, accuracy, run};

@@ -1,12 +1,13 @@
 //! What came of a training, on disk.
 
-use super::training::Job;
+use super::config::Training;
+use super::training::{Data, Job};
 use crate::attention::Kind;
 use crate::log;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
-use sparing_tasks::lra::Task;
+use sparing_tasks::lra::{Set, Task};
 use std::fs;
 use std::path::Path;
 
@@ -50,6 +51,48 @@ pub struct Record {
     pub parameters: usize,
     /// Where it was computed.
     pub device: String,
+    /// How it was trained and on what; records of earlier versions do not say.
+    #[serde(default)]
+    pub settings: Option<Settings>,
+}
+
+/// What a score depends on beside the mechanism and the seed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The encoder, the rate and all else.
+    pub training: Training,
+    /// Fingerprints of the examples to train on,
+    pub train: String,
+    /// to choose by,
+    pub dev: String,
+    /// and to report.
+    pub test: String,
+}
+
+impl Settings {
+    /// Those of a training.
+    pub fn of(training: &Training, data: &Data) -> Settings {
+        let [train, dev, test] = [&data.train, &data.dev, &data.test].map(Set::fingerprint);
+        Settings { training: training.clone(), train, dev, test }
+    }
+
+    /// What differs first.
+    fn difference(&self, other: &Settings) -> Option<&'static str> {
+        let (a, b) = (&self.training, &other.training);
+        let parts = [
+            ("the encoder differs", a.encoder == b.encoder),
+            ("the number of updates differs", a.steps == b.steps),
+            ("the batch differs", a.batch == b.batch),
+            ("the length differs", a.length == b.length),
+            ("the rate differs", a.schedule == b.schedule),
+            ("the optimizer differs", a.adam == b.adam),
+            ("dropout differs", a.dropout == b.dropout),
+            ("the examples to train on differ", self.train == other.train),
+            ("the dev examples differ", self.dev == other.dev),
+            ("the test examples differ", self.test == other.test),
+        ];
+        parts.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
+    }
 }
 
 /// The file of a record.
@@ -57,11 +100,17 @@ pub const RECORD: &str = "record.json";
 
 impl Record {
     /// Of a training that has only begun, or goes on from what the directory holds.
-    pub(super) fn begun(job: &Job, parameters: usize, device: &str, directory: &Path) -> Record {
-        let earlier = Record::read(directory).ok().flatten().filter(|record| record.is_of(job));
+    pub(super) fn begun(
+        job: &Job,
+        settings: Settings,
+        parameters: usize,
+        device: &str,
+        directory: &Path,
+    ) -> Result<Record, Error> {
+        let earlier = Record::of(directory, job, &settings)?;
         // What was the best so far still is.
         let (dev, best_step) = earlier.as_ref().map_or((None, 0), |record| (record.dev, record.best_step));
-        Record {
+        Ok(Record {
             task: job.task,
             configuration: job.configuration.clone(),
             attention: job.attention.clone(),
@@ -80,13 +129,29 @@ impl Record {
             peak_bytes: 0,
             parameters,
             device: device.to_string(),
+            settings: Some(settings),
+        })
+    }
+
+    /// What keeps it from being of this training; `None` if nothing does.
+    fn other(&self, job: &Job, settings: &Settings) -> Option<&'static str> {
+        match &self.settings {
+            _ if self.kind != job.kind => Some("the attention differs"),
+            None => Some("its record is of an earlier version and does not say which"),
+            Some(own) => own.difference(settings),
         }
     }
 
-    /// Whether it is of this training, as far as a record says.
-    pub fn is_of(&self, job: &Job) -> bool {
-        let t = &job.training;
-        (self.planned, self.batch, self.length) == (t.steps, t.batch, t.length) && self.kind == job.kind
+    /// The record of a directory, which must be of this training; `None` if there is none.
+    pub fn of(directory: &Path, job: &Job, settings: &Settings) -> Result<Option<Record>, Error> {
+        let Some(record) = Record::read(directory)? else { return Ok(None) };
+        match record.other(job, settings) {
+            None => Ok(Some(record)),
+            Some(what) => Err(Error::new(format!(
+                "{}: holds a training of other settings ({what}); give another --out, or remove it",
+                directory.display()
+            ))),
+        }
     }
 
     /// Takes what was measured; a speed that is not known leaves the earlier one.

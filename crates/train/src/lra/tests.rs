@@ -120,3 +120,33 @@ fn positions_may_be_none() {
         assert_eq!(apart < 1e-6, alike, "{positions:?}: {apart}");
     }
 }
+
+/// A record is of one training: other settings or other examples are refused, and so is a record that does not say.
+#[test]
+fn a_record_of_other_settings_is_refused() {
+    let (mut training, data) = short();
+    training.steps = 1;
+    let (_, kind) = catalogue().unwrap().into_iter().find(|(name, _)| name == "linear").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let first = job(training, "linear", kind);
+    let record = run(&first, &data, folder.path(), ("cpu", Device::flex()), &|| 0, &mut |_| true).unwrap().unwrap();
+    let refused = |job: &Job, data: &Data| {
+        let message = Record::of(folder.path(), job, &Settings::of(&job.training, data)).unwrap_err().to_string();
+        assert!(message.contains("--out"), "{message}");
+        assert!(run(job, data, folder.path(), ("cpu", Device::flex()), &|| 0, &mut |_| true).is_err());
+        message
+    };
+    let mut faster = first.clone();
+    faster.training.schedule.rate = 0.5;
+    assert!(refused(&faster, &data).contains("the rate"));
+    let mut less = short().1;
+    less.test.thin(2);
+    assert!(refused(&first, &less).contains("the test examples"));
+    assert_eq!(Record::of(folder.path(), &first, &Settings::of(&first.training, &data)).unwrap(), Some(record.clone()));
+    // As earlier versions wrote it: still a record, of nobody knows what.
+    let mut old = serde_json::to_value(&record).unwrap();
+    old.as_object_mut().unwrap().remove("settings");
+    std::fs::write(folder.path().join(RECORD), old.to_string()).unwrap();
+    assert_eq!(Record::read(folder.path()).unwrap(), Some(Record { settings: None, ..record }));
+    assert!(refused(&first, &data).contains("earlier version"));
+}

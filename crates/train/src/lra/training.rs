@@ -2,7 +2,7 @@
 
 use super::config::Training;
 use super::encoder::{Encoder, Mode};
-use super::record::{Record, late_loss};
+use super::record::{Record, Settings, late_loss};
 use crate::Parameters;
 use crate::attention::Kind;
 use crate::checkpoint::Work;
@@ -188,13 +188,14 @@ pub fn run(
         log_every: if device_name == "cpu" { 1 } else { 50 },
         ..TrainOptions::default()
     };
+    let settings = Settings::of(&job.training, data);
+    let mut record = Record::begun(job, settings, trained, device_name, directory)?;
     let work = Work::new(directory)?;
     let objective = Classes::new(&encoder, &data.train);
     // What a pass of an update takes in memory, a pass without gradients takes thrice.
     let batch = 2 * t.batch;
     let (best, evaluating) = (work.best(), Cell::new(0.0));
     let mut judge = DevJudge { encoder: &encoder, set: &data.dev, batch, best: &best, seconds: &evaluating };
-    let mut record = Record::begun(job, trained, device_name, directory);
     let mut speed = Speed { first: None, done: 0, evaluating: &evaluating };
     let stop =
         |done: u64| done >= job.stop_at.unwrap_or(u64::MAX) || job.deadline.is_some_and(|at| Instant::now() >= at);

@@ -1,5 +1,6 @@
 //! `sparing lra bench`: the time and memory of one attention block by length.
 
+use super::caught::caught;
 use super::memory::Meter;
 use crate::args::positive;
 use crate::commands::bench::Format;
@@ -78,9 +79,10 @@ struct Row {
     /// The same by CPU time; none where a GPU computes.
     cpu_faster: Option<f64>,
     alone_cpu_faster: Option<f64>,
-    peak_bytes: u64,
-    /// Peak memory over the size of the dense matrix of scores.
-    of_dense: f64,
+    /// None where it is not known.
+    peak_bytes: Option<u64>,
+    /// That over the size of the dense matrix of scores.
+    of_dense: Option<f64>,
     operations: u64,
 }
 
@@ -142,10 +144,14 @@ fn at_length(
     let place = device(&args.device)?;
     let mut blocks = Vec::new();
     for (name, kind) in kinds {
-        let clock = BlockClock::new(kind, sizes(args, length), args.batch, &place)?;
         // The first run compiles kernels and starts threads.
-        match clock.block() {
-            Ok(operations) => blocks.push((name, clock, operations)),
+        let first = caught(|| {
+            let clock = BlockClock::new(kind, sizes(args, length), args.batch, &place)?;
+            let operations = clock.block()?;
+            Ok((name, clock, operations))
+        });
+        match first {
+            Ok(block) => blocks.push(block),
             Err(e) => console::note(&format!("{name} at {length} tokens: {e}")),
         }
         interrupt::check()?;
@@ -169,7 +175,7 @@ fn at_length(
     // It may have failed: then there is nothing to compare with.
     let full = blocks.iter().position(|(name, ..)| *name == "full").map(|at| &times[at]);
     let row = |((name, _, operations), own): (&(&String, BlockClock, u64), &[Times; 2])| {
-        let peak_bytes = peak_of(args, name, length).unwrap_or(0);
+        let peak_bytes = peak_of(args, name, length);
         let wall = |which: usize| full.map(|full| Times::ratio(&full[which].wall, &own[which].wall));
         let cpu = |which: usize| full.filter(|_| on_cpu).map(|full| Times::ratio(&full[which].cpu, &own[which].cpu));
         Row {
@@ -182,7 +188,7 @@ fn at_length(
             cpu_faster: cpu(0),
             alone_cpu_faster: cpu(1),
             peak_bytes,
-            of_dense: peak_bytes as f64 / dense,
+            of_dense: peak_bytes.map(|peak| peak as f64 / dense),
             operations: *operations,
         }
     };
@@ -199,7 +205,8 @@ fn peak_of(args: &BenchArgs, name: &str, length: usize) -> Option<u64> {
         command.arg(flag).arg(number.to_string());
     });
     let output = command.output().ok()?;
-    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    // 0 is what is said where nothing is known.
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok().filter(|peak| *peak > 0)
 }
 
 fn peak(args: &BenchArgs, kinds: &[(String, Kind)]) -> Result<(), Failure> {
@@ -230,8 +237,12 @@ fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
                 let maybe = |x: Option<f64>| x.map(number).unwrap_or_default();
                 let times = [row.milliseconds, row.alone_milliseconds].map(number);
                 let ratios = [maybe(row.faster), maybe(row.alone_faster)];
-                let rest = [maybe(row.cpu_faster), maybe(row.alone_cpu_faster), row.peak_bytes.to_string()];
-                let last = [number(row.of_dense), row.operations.to_string()];
+                let rest = [
+                    maybe(row.cpu_faster),
+                    maybe(row.alone_cpu_faster),
+                    row.peak_bytes.map(|peak| peak.to_string()).unwrap_or_default(),
+                ];
+                let last = [maybe(row.of_dense), row.operations.to_string()];
                 let first = [row.attention.clone(), row.length.to_string()];
                 out.line(&csv_line(first.into_iter().chain(times).chain(ratios).chain(rest).chain(last)))?;
             }
@@ -260,8 +271,8 @@ fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
                     seconds(row.alone_milliseconds / 1e3),
                     shown(row.alone_faster),
                     shown(row.alone_cpu_faster),
-                    bytes(row.peak_bytes as f64),
-                    format!("{:.3}", row.of_dense),
+                    row.peak_bytes.map_or("–".to_string(), |peak| bytes(peak as f64)),
+                    row.of_dense.map_or("–".to_string(), |share| format!("{share:.3}")),
                     count(row.operations as f64),
                 ]);
             }

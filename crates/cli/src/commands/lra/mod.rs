@@ -1,6 +1,7 @@
 //! `sparing lra`: Long Range Arena with any attention.
 
 mod bench;
+mod caught;
 mod labels;
 mod memory;
 mod prepare;

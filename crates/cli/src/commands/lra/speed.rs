@@ -1,10 +1,11 @@
 //! `sparing lra speed`: training steps per second and peak memory by length.
 
+use super::caught::caught;
 use super::memory::Meter;
 use super::speeds;
 use crate::args::positive;
 use crate::console::{self, Out};
-use crate::failure::{Failure, panic_text};
+use crate::failure::Failure;
 use crate::{interrupt, progress};
 use clap::Args;
 use sparing_model::Error;
@@ -12,7 +13,6 @@ use sparing_tasks::lra::Task;
 use sparing_train::attention::Kind;
 use sparing_train::device;
 use sparing_train::lra::{MeasuredSpeed, Training, UpdateClock};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
@@ -198,6 +198,10 @@ fn oversee(args: &SpeedArgs, cells: &[Cell]) -> Result<bool, Failure> {
         let mut worker = Command::new(std::env::current_exe()?);
         worker.args(std::env::args_os().skip(1)).arg("--worker").arg(left().to_string());
         let status = attend(args, cells, worker.spawn()?, &bar)?;
+        // What was being measured then is measured anew.
+        if interrupt::asked() {
+            return Ok(false);
+        }
         for cell in cells {
             if cell.known().and_then(|known| known.failure).is_some_and(|failure| failure == BEGUN) {
                 cell.failed(&status.map_or_else(
@@ -216,7 +220,7 @@ fn count(cells: &[Cell]) -> usize {
     cells.iter().filter(|cell| cell.known().is_some_and(|known| known.failure.as_deref() != Some(BEGUN))).count()
 }
 
-/// Waits for a process; how it ended, `None` if it was stopped because nothing came of it for too long.
+/// Waits for a process; how it ended, `None` if it was stopped, by Ctrl-C or because nothing came of it for too long.
 fn attend(
     args: &SpeedArgs,
     cells: &[Cell],
@@ -234,7 +238,7 @@ fn attend(
             (known, since) = (now, Instant::now());
             bar.set_position(now as u64);
         }
-        if since.elapsed() > Duration::from_secs(args.patience as u64) {
+        if since.elapsed() > Duration::from_secs(args.patience as u64) || interrupt::asked() {
             worker.kill()?;
             worker.wait()?;
             return Ok(None);
@@ -250,8 +254,7 @@ fn work(args: &SpeedArgs, cells: &[Cell], seconds: f64) -> Result<(), Failure> {
             break;
         }
         cell.failed(BEGUN)?;
-        let found = catch_unwind(AssertUnwindSafe(|| cell.measure(args)));
-        let found = found.unwrap_or_else(|panic| Err(Error::new(panic_text(panic.as_ref()).unwrap_or("it panicked"))));
+        let found = caught(|| cell.measure(args));
         match &found {
             Ok(found) => found.write(&cell.path)?,
             Err(e) => cell.failed(&e.to_string())?,

@@ -30,7 +30,7 @@ pub struct TableArgs {
     #[arg(long, value_name = "NAME", default_value = "small")]
     config: String,
 
-    /// Write the tables to this file instead of showing them
+    /// Write to this file instead of showing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub struct TableArgs {
     #[arg(long, value_name = "LENGTH|TASK", value_parser = speed_of)]
     speed_of: Option<SpeedOf>,
 
-    /// Print one JSON array of records
+    /// The records as one JSON array instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -87,15 +87,14 @@ pub fn table(args: &TableArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("{} {why}", args.runs.display())));
     }
     let mut out = Out::new();
-    if args.json {
-        out.pretty(&records)?;
-        return out.flush();
-    }
     if let Some(path) = &args.picture {
         files::write(path, picture(&records, &speeds, args.speed_of).as_bytes())?;
     }
-    let trained = if records.is_empty() { String::new() } else { markdown(&records) };
-    let text = trained + &speeds::markdown(&speeds);
+    let trained = || if records.is_empty() { String::new() } else { markdown(&records) };
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&records)? + "\n",
+        false => trained() + &speeds::markdown(&speeds),
+    };
     match &args.out {
         Some(path) => files::write(path, text.as_bytes())?,
         None => out.text(&text)?,
@@ -281,6 +280,7 @@ mod tests {
             peak_bytes: 1 << 30,
             parameters: 220_000,
             device: "cuda".into(),
+            settings: None,
         };
         let other = Record { task: Task::Text, score: Some(0.64), planned: 500, ..record.clone() };
         let text = markdown(&[record.clone(), other.clone()]);

@@ -1,5 +1,6 @@
 //! `sparing lra train`.
 
+use super::caught::caught;
 use super::memory::Meter;
 use crate::args::positive;
 use crate::commands::train::watch::watched_as;
@@ -11,14 +12,14 @@ use clap::Args;
 use sparing_model::Error;
 use sparing_tasks::lra::{Part, Set, Task};
 use sparing_train::device;
-use sparing_train::lra::{Data, Job, Record, run};
+use sparing_train::lra::{Data, Job, Record, Settings, run};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Trains mechanisms on tasks, one after the other
 ///
 /// Each has a directory of its own in --out with its checkpoint, its log and its record, which is written as training goes;
-/// the same command goes on where it was stopped. Data come from `sparing lra prepare`.
+/// the same command goes on where it was stopped; one with other settings or data needs another --out. Data come from `sparing lra prepare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -118,29 +119,30 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
     let complete = watched_as(names, |tell| {
         for (number, job) in jobs.iter().enumerate() {
             let directory = directory(&args.out, job);
-            if let Some(record) = finished(&directory, job) {
-                records.push(record);
-                continue;
-            }
-            if deadline.is_some_and(|at| Instant::now() >= at) {
-                return Ok(false);
-            }
             let data = match known.take() {
                 Some((task, data)) if task == job.task => data,
                 _ => read(args, job.task)?,
             };
-            // What the one before has left reserved is not this one's.
-            place.memory_cleanup();
-            let meter = Meter::new(&args.device);
-            let on = (args.device.as_str(), place.clone());
-            let result = run(job, &data, &directory, on, &|| meter.peak(), &mut |event: &_| tell(number, event));
-            known = Some((job.task, data));
-            // One that fails, for lack of memory or for its sizes, does not keep the others from being trained.
-            match result {
+            let mut failed = |e: Error| failures.push(format!("{} {}: {e}", job.task.name(), job.attention));
+            match finished(&directory, job, &data) {
                 Ok(Some(record)) => records.push(record),
-                Ok(None) => return Ok(false),
-                Err(e) => failures.push(format!("{} {}: {e}", job.task.name(), job.attention)),
+                Err(e) => failed(e),
+                Ok(None) if deadline.is_some_and(|at| Instant::now() >= at) => return Ok(false),
+                Ok(None) => {
+                    // What the one before has left reserved is not this one's.
+                    place.memory_cleanup();
+                    let meter = Meter::new(&args.device);
+                    let on = (args.device.as_str(), place.clone());
+                    let told = &mut |event: &_| tell(number, event);
+                    // One that fails, for lack of memory or for its sizes, does not keep the others from being trained.
+                    match caught(|| run(job, &data, &directory, on, &|| meter.peak(), told)) {
+                        Ok(Some(record)) => records.push(record),
+                        Ok(None) => return Ok(false),
+                        Err(e) => failed(e),
+                    }
+                }
             }
+            known = Some((job.task, data));
         }
         Ok(true)
     })?;
@@ -148,6 +150,10 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
     if interrupt::asked() || (!complete && deadline.is_none()) {
         console::note("saved; the same command goes on");
         return Err(Failure::Interrupted);
+    }
+    if !complete {
+        let left = jobs.len() - records.len() - failures.len();
+        console::note(&format!("out of time: {left} of {} not begun; the same command goes on", jobs.len()));
     }
     match failures.is_empty() {
         true => Ok(()),
@@ -186,10 +192,10 @@ fn directory(out: &Path, job: &Job) -> PathBuf {
 }
 
 /// What an earlier call has finished already, as far as it is asked for now.
-fn finished(directory: &Path, job: &Job) -> Option<Record> {
-    let record = Record::read(directory).ok()??;
+fn finished(directory: &Path, job: &Job, data: &Data) -> Result<Option<Record>, Error> {
+    let record = Record::of(directory, job, &Settings::of(&job.training, data))?;
     let wanted = job.stop_at.unwrap_or(job.training.steps).min(job.training.steps);
-    (record.is_of(job) && record.score.is_some() && record.steps >= wanted).then_some(record)
+    Ok(record.filter(|record| record.score.is_some() && record.steps >= wanted))
 }
 
 fn read(args: &TrainArgs, task: Task) -> Result<Data, Error> {
