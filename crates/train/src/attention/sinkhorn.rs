@@ -11,7 +11,8 @@ use sparing_model::Error;
 /// Blocks are sorted softly: a matrix of how well the mean queries of blocks fit the mean keys of blocks, balanced by
 /// Sinkhorn's method, gives every block one mixture of blocks beside its own. (The paper's sorting network maps a block's sum to
 /// as many numbers as there are blocks; this form has no tensor of the length's size.) The causal form mixes earlier blocks
-/// only, by softmax, and begins a block's mean query with its first token. Time and memory O(n · block + (n / block)²).
+/// only, by softmax, and begins a block's mean query with its first token. Time O(n · block + n² / block), memory O(n · block +
+/// (n / block)²).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sinkhorn {
