@@ -119,14 +119,16 @@ pub fn put_times(candidates: &mut [Candidate], found: &Found, contest: &Contest,
 }
 
 /// What each technique saves: the recipe put together piece by piece, each step raced against the one before. What the clock
-/// cannot tell from nothing is nothing; all together is what the fresh process measured.
+/// cannot tell from nothing is nothing; all together is what the fresh process measured. Where races on a busy machine say something else
+/// altogether, the steps are what the search foresaw of them.
 pub fn gains(args: &OptimizeArgs, work: &Work<'_>, recipe: &Recipe, measured: &Measured) -> Result<Vec<Gain>, Failure> {
     let whole = work.shop.model.weights.size_in_bytes() as f64;
     let (mut time, mut bytes) = (1.0, whole);
     let mut gains = Vec::new();
     let mut last: Option<Engine> = None;
-    for (technique, step) in outcome::techniques(recipe, &work.shop.anatomy) {
-        let model = work.shop.make(&step)?;
+    let steps: Vec<_> = outcome::techniques(recipe, &work.shop.anatomy);
+    for (technique, step) in &steps {
+        let model = work.shop.make(step)?;
         let engine = Engine::compile(&model, &args.engine())?;
         let timed = work.watch.race(last.as_ref().unwrap_or(&work.baseline), &engine, ROUNDS)?;
         let saved = |ratio: f64| time * (1.0 - 1.0 / ratio);
@@ -134,17 +136,27 @@ pub fn gains(args: &OptimizeArgs, work: &Work<'_>, recipe: &Recipe, measured: &M
         let left = model.weights.size_in_bytes() as f64;
         let gain = if low <= 0.0 && high >= 0.0 { 0.0 } else { saved(timed.ratio) };
         let time_interval = Some(Interval { low, high });
-        gains.push(Gain { technique: technique.into(), time: gain, time_interval, bytes: (bytes - left) / whole });
+        gains.push(Gain { technique: (*technique).into(), time: gain, time_interval, bytes: (bytes - left) / whole });
         (time, bytes, last) = (time - gain, left, Some(engine));
     }
-    scale(&mut gains, 1.0 - 1.0 / measured.time_ratio);
+    let saved = 1.0 - 1.0 / measured.time_ratio;
+    let told: f64 = gains.iter().map(|gain| gain.time).sum();
+    if !(0.5..=2.0).contains(&(saved / told)) {
+        let left = |step: &Recipe| 1.0 / work.costs.ratio(step, &work.shop.anatomy, 0.0);
+        let before = std::iter::once(1.0).chain(steps.iter().map(|(_, step)| left(step)));
+        for ((gain, (_, step)), before) in gains.iter_mut().zip(&steps).zip(before) {
+            (gain.time, gain.time_interval) = (before - left(step), None);
+        }
+    }
+    scale(&mut gains, saved);
     Ok(gains)
 }
 
-/// Makes them add up to what was saved, as long as that leaves them what they are.
+/// Makes them add up to what was saved.
 fn scale(gains: &mut [Gain], saved: f64) {
     let factor = saved / gains.iter().map(|gain| gain.time).sum::<f64>();
-    if !(0.5..=2.0).contains(&factor) {
+    // Nothing was told apart: nothing is made up.
+    if !factor.is_finite() || factor <= 0.0 {
         return;
     }
     for gain in gains {
