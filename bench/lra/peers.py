@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times one attention block, forward, against PyTorch and public re-implementations, in turns on the CPU.
+"""Times one attention block, forward, against PyTorch and public re-implementations, in turns on one device.
 
     pip install torch einops performer-pytorch linformer nystrom-attention local-attention routing-transformer \\
         reformer-pytorch sinkhorn-transformer linear-attention-transformer
-    python bench/lra/peers.py SPARING [--length 1024,2048,4096] [--rounds 5]
+    python bench/lra/peers.py SPARING [--length 1024,2048,4096] [--rounds 5] [--device cuda]
 
 A block is the maps to queries, keys and values, attention and the output map, of one sequence, width 512, 8 heads. Every
-round times each side of every mechanism once, `sparing lra bench` first; a ratio is the median of the rounds' ratios.
+round times each side of every mechanism once, `sparing bench attention` first; a ratio is the median of the rounds' ratios.
 """
 
 import argparse
@@ -106,19 +106,26 @@ PEERS = {
 
 
 def seconds(block, x):
+    def ready():
+        if x.is_cuda:
+            torch.cuda.synchronize()
+
+    ready()
     start = time.perf_counter()
     with torch.inference_mode():
         block(x)
+    ready()
     return time.perf_counter() - start
 
 
-def ours(program, length):
-    command = [program, "lra", "bench", "--attention", ",".join(PEERS), "--length", str(length), "--repeats", "1", "-o", "json"]
+def ours(program, length, device):
+    command = [program, "bench", "attention", "--attention", ",".join(PEERS), "--length", str(length), "--repeats", "1"]
+    command += ["--device", device, "-o", "json"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {row["attention"]: row["milliseconds"] / 1e3 for row in found}
 
 
-def at_length(program, length, rounds):
+def at_length(program, length, rounds, device):
     x = torch.rand(1, length, WIDTH) * 2 - 1
     blocks = {}
     for name, (make, source) in PEERS.items():
@@ -130,7 +137,7 @@ def at_length(program, length, rounds):
             print(f"{source}: left out ({type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''})", file=sys.stderr)
     own, other = {name: [] for name in blocks}, {name: [] for name in blocks}
     for _ in range(rounds):
-        found = ours(program, length)
+        found = ours(program, length, device)
         for name, block in blocks.items():
             own[name].append(found[name])
             other[name].append(seconds(block, x))
@@ -145,13 +152,16 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--length", default="1024,2048,4096")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     args = parser.parse_args()
+    # Whatever is made from here on is made there.
+    torch.set_default_device(args.device)
     torch.manual_seed(0)
     torch.set_num_threads(os.cpu_count())
     print("| attention | tokens | Sparing, ms | theirs, ms | theirs / Sparing | theirs |")
     print("| --- | ---: | ---: | ---: | ---: | --- |")
     for length in args.length.split(","):
-        at_length(args.program, int(length), args.rounds)
+        at_length(args.program, int(length), args.rounds, args.device)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ mod common;
 fn without_the_feature_it_says_how_to_get_it() {
     let message = common::sparing(&["lra", "train", "listops"]).error(1);
     assert!(message.contains("--features train"), "{message}");
+    let message = common::sparing(&["bench", "attention", "--length", "64"]).error(1);
+    assert!(message.contains("--features train"), "{message}");
 }
 
 #[cfg(feature = "train")]
@@ -55,10 +57,12 @@ mod with_training {
 
     #[test]
     fn a_block_is_timed() {
-        let run = |format: &str| {
+        let run_as = |command: [&str; 2], format: &str| {
             let sizes = ["--length", "64,128", "--width", "16", "--heads", "2", "--repeats", "2", "-o", format];
-            sparing(&[&["lra", "bench", "--attention", "local,linear"][..], &sizes].concat()).ok()
+            sparing(&[&command[..], &["--attention", "local,linear"], &sizes].concat()).ok()
         };
+        let run = |format: &str| run_as(["bench", "attention"], format);
+        assert_eq!(run_as(["lra", "bench"], "csv").lines().count(), 7);
         let rows: serde_json::Value = serde_json::from_str(&run("json")).unwrap();
         let rows = rows.as_array().unwrap();
         assert_eq!(rows.len(), 6, "full attention is always there");

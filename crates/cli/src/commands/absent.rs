@@ -47,6 +47,18 @@ pub mod lra {
         _rest: Rest,
     }
 
+    /// One attention block by length (not in this build: needs the cargo feature `train`)
+    #[derive(Debug, Args)]
+    pub struct AttentionArgs {
+        #[command(flatten)]
+        _rest: Rest,
+    }
+
+    /// Says what to do instead.
+    pub fn attention(_: &AttentionArgs) -> Result<(), Failure> {
+        Err(super::training())
+    }
+
     /// Says what to do instead.
     pub fn lra(_: &LraArgs) -> Result<(), Failure> {
         Err(super::training())

@@ -45,7 +45,7 @@ pub struct Record {
     pub late_loss: Option<f64>,
     /// Updates per second, evaluations left out.
     pub steps_per_second: f64,
-    /// Most memory in use, bytes: the device's, or the process's on the CPU. 0: not known.
+    /// Memory, bytes: what was reserved on the device, or the process's peak on the CPU. 0: not known.
     pub peak_bytes: u64,
     /// Trained numbers.
     pub parameters: usize,

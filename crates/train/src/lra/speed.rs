@@ -41,7 +41,7 @@ pub struct MeasuredSpeed {
     pub updates: u64,
     /// Updates per second; `None`: it did not get so far.
     pub updates_per_second: Option<f64>,
-    /// Most memory that updates took, bytes. 0: not known.
+    /// Memory that updates took, bytes: what was reserved on the device, or the process's peak on the CPU. 0: not known.
     pub peak_bytes: u64,
     /// Trained numbers.
     pub parameters: usize,

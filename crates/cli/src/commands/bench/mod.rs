@@ -5,9 +5,10 @@ mod report;
 mod worker;
 
 use crate::args::{MachineArgs, ModelOrShapeArgs, PrecisionArg, positive, threads};
+use crate::commands::lra::{self, AttentionArgs};
 use crate::failure::Failure;
 use crate::{attention, interrupt};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use sparing_model::{Architecture, AttentionPlan, Batch, HeadKind, Sequence, Wanted};
 use std::path::PathBuf;
 
@@ -22,8 +23,13 @@ Examples:
   sparing bench MODEL --batch 1,8,32 --length 32,128 --precision f32,bf16,int8
   sparing bench MODEL --threads 1,2,4 -o md     a table for a README
   sparing bench MODEL --attention exact --attention graded:0.4
-  sparing bench MODEL --output hidden -o json   all rows of the last layer, no head; for scripts")]
+  sparing bench MODEL --output hidden -o json   all rows of the last layer, no head; for scripts
+  sparing bench attention --length 4096         attention mechanisms instead of a model; its own --help says more")]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    instead: Option<Instead>,
+
     #[command(flatten)]
     model: ModelOrShapeArgs,
 
@@ -71,6 +77,12 @@ pub struct BenchArgs {
     /// Answer requests on standard input instead: see bench/
     #[arg(long, hide = true)]
     worker: bool,
+}
+
+/// What else can be measured.
+#[derive(Debug, Subcommand)]
+enum Instead {
+    Attention(Box<AttentionArgs>),
 }
 
 /// What a run computes.
@@ -122,6 +134,9 @@ impl BenchArgs {
 
 /// Runs the command.
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
+    if let Some(Instead::Attention(args)) = &args.instead {
+        return lra::attention(args);
+    }
     if args.worker {
         return worker::serve(args);
     }

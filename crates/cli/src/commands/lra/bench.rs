@@ -1,4 +1,4 @@
-//! `sparing lra bench`: the time and memory of one attention block by length.
+//! `sparing bench attention`, or `sparing lra bench`: the time and memory of one attention block by length.
 
 use super::caught::caught;
 use super::memory::Meter;
@@ -22,13 +22,15 @@ use std::time::Instant;
 ///
 /// Mechanisms take turns, in an order drawn anew each round; a ratio is the median over rounds of full attention's time
 /// to theirs, so that a busy machine touches all of them alike; by CPU time it hardly touches them. Alone: with
-/// queries, keys and values there already. Memory is the peak of a block in a process of its own.
+/// queries, keys and values there already. Memory is the peak of a block in a process of its own, on a GPU what that
+/// process has reserved for it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing lra bench                                       all mechanisms at 1024, 2048 and 4096 tokens
-  sparing lra bench --attention local,linear --length 4096 --repeats 11
-  sparing lra bench --length 1024,4096,16384 --device cuda -o md")]
+  sparing bench attention                                 all mechanisms at 1024, 2048 and 4096 tokens
+  sparing bench attention --attention local,linear --length 4096 --repeats 11
+  sparing bench attention --length 1024,4096,16384 --device cuda -o md
+  sparing lra bench -o json                               the same command by its other name")]
 pub struct BenchArgs {
     /// Mechanisms by name, or files NAME.json; all: every one there is. Full attention is always measured
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all")]
@@ -257,7 +259,7 @@ fn print(args: &BenchArgs, rows: &[Row]) -> Result<(), Failure> {
                 ("alone", Align::Right),
                 ("times as fast", Align::Right),
                 ("by CPU time", Align::Right),
-                ("peak memory", Align::Right),
+                ("memory", Align::Right),
                 ("of dense scores", Align::Right),
                 ("operations", Align::Right),
             ]);

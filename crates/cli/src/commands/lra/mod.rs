@@ -11,6 +11,8 @@ mod speeds;
 mod table;
 mod train;
 
+pub use bench::BenchArgs as AttentionArgs;
+
 use crate::failure::Failure;
 use clap::Args;
 use sparing_tasks::lra::Task;
@@ -46,6 +48,12 @@ pub fn lra(args: &LraArgs) -> Result<(), Failure> {
         LraCommand::Bench(args) => bench::bench(args),
         LraCommand::Speed(args) => speed::speed(args),
     }
+}
+
+/// Runs `sparing bench attention`, which is `sparing lra bench`.
+pub fn attention(args: &AttentionArgs) -> Result<(), Failure> {
+    crate::interrupt::watch();
+    bench::bench(args)
 }
 
 /// A task by its name.

@@ -39,7 +39,7 @@ pub fn scatter(dots: &[Dot], measured: &str) -> String {
     let (low, high) = ((lowest - room).max(0.0), highest + room);
     let x = |speed_of: f64| LEFT + (WIDTH - LEFT - RIGHT) * speed_of / speed;
     let y = |score: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (score - low) / (high - low);
-    let subtitle = format!("mean score of all tasks; updates per second and peak memory (area) {measured}");
+    let subtitle = format!("mean score of all tasks; updates per second and memory (area) {measured}");
     let mut svg = standalone(WIDTH, HEIGHT, "Score, speed and memory of attention mechanisms", &subtitle);
     for mark in marks(0.0, speed) {
         let grid = line((x(mark), TOP), (x(mark), HEIGHT - BOTTOM)).set("stroke", "#d9dee3");

@@ -1,4 +1,4 @@
-//! `sparing lra speed`: training steps per second and peak memory by length.
+//! `sparing lra speed`: training steps per second and memory by length.
 
 use super::caught::caught;
 use super::memory::Meter;
@@ -18,12 +18,12 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Measures updates per second and peak memory of mechanisms by length: forward, backward and Adam's step
+/// Measures updates per second and memory of mechanisms by length: forward, backward and Adam's step
 ///
 /// One process takes mechanism after mechanism, so that a GPU's kernels are compiled once and nothing runs beside; where
 /// one fails, for lack of memory say, that is written down and another process takes the rest. Every figure is a file in
 /// DIR/speed, which `sparing lra table` reads too; the same command goes on where it was stopped. Texts are random bytes
-/// without padding.
+/// without padding. Memory is the process's peak on the CPU; on a GPU what was reserved there, which is more than was in use.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

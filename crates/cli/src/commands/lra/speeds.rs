@@ -81,14 +81,14 @@ fn reason(failure: &str) -> String {
     failure.lines().next().unwrap_or_default().chars().take(MOST).collect()
 }
 
-const HOW: &str =
-    "Forward, backward and Adam's step on random texts without padding; in brackets, times as fast as full attention.";
+const HOW: &str = "Forward, backward and Adam's step on random texts without padding; in brackets, times as fast as full attention. \
+     Memory is the process's peak on the CPU; on a GPU what was reserved there, which is more than was in use.";
 
 /// The section of a document: a table for every group.
 pub fn markdown(speeds: &[MeasuredSpeed]) -> String {
     let section = |group: Vec<&MeasuredSpeed>| {
         let Some(first) = group.first() else { return String::new() };
-        let title = format!("### Updates per second and peak memory, batch {}, {}", first.batch, first.device);
+        let title = format!("### Updates per second and memory, batch {}, {}", first.batch, first.device);
         let missing: String = failures(&group).iter().map(|line| format!("- {line}\n")).collect();
         let missing = if missing.is_empty() { missing } else { format!("\nNo figure:\n\n{missing}") };
         format!("{title}\n\n{HOW}\n\n{}{missing}\n", table(&group).markdown())

@@ -112,21 +112,41 @@ fn read(args: &TableArgs) -> Result<Vec<Record>, Failure> {
     Ok(records)
 }
 
-/// Mechanisms and the records of each by task; of several seeds the first.
-fn by_mechanism(records: &[Record]) -> BTreeMap<&str, BTreeMap<&'static str, &Record>> {
-    let mut all: BTreeMap<&str, BTreeMap<&'static str, &Record>> = BTreeMap::new();
+/// Records of one mechanism by task, one for every seed.
+type ByTask<'a> = BTreeMap<&'static str, Vec<&'a Record>>;
+
+fn by_mechanism(records: &[Record]) -> BTreeMap<&str, ByTask<'_>> {
+    let mut all: BTreeMap<&str, ByTask<'_>> = BTreeMap::new();
     for record in records {
-        all.entry(&record.attention).or_default().entry(record.task.name()).or_insert(record);
+        all.entry(&record.attention).or_default().entry(record.task.name()).or_default().push(record);
     }
     all
 }
 
-/// In percent, with a star if fewer updates were done than planned; of one that is not tested yet, the dev set's in brackets.
-fn score(record: &Record) -> String {
-    let star = if record.steps < record.planned { "*" } else { "" };
-    match (record.score, record.dev) {
-        (Some(score), _) => format!("{:.1}{star}", 100.0 * score),
-        (None, Some(dev)) => format!("({:.1}){star}", 100.0 * dev),
+/// The mean of what seeds have scored on the test set, in percent, and their standard deviation if there are several.
+fn tested(seeds: &[&Record]) -> Option<(f64, Option<f64>)> {
+    let scores: Vec<f64> = seeds.iter().filter_map(|record| record.score).map(|score| 100.0 * score).collect();
+    let count = scores.len() as f64;
+    let mean = scores.iter().sum::<f64>() / count;
+    let squares: f64 = scores.iter().map(|score| (score - mean).powi(2)).sum();
+    match scores.len() {
+        0 => None,
+        1 => Some((mean, None)),
+        _ => Some((mean, Some((squares / (count - 1.0)).sqrt()))),
+    }
+}
+
+/// In percent, with a star if fewer updates were done than planned, and how many seeds it is the mean of; of what is not tested
+/// yet, the dev set's in brackets.
+fn score(seeds: &[&Record]) -> String {
+    let star = |of: &[&Record]| if of.iter().any(|record| record.steps < record.planned) { "*" } else { "" };
+    let done: Vec<&Record> = seeds.iter().copied().filter(|record| record.score.is_some()).collect();
+    match (tested(&done), seeds.iter().find_map(|record| record.dev)) {
+        (Some((mean, None)), _) => format!("{mean:.1}{}", star(&done)),
+        (Some((mean, Some(deviation))), _) => {
+            format!("{mean:.1}{} ± {deviation:.1} ({} seeds)", star(&done), done.len())
+        }
+        (None, Some(dev)) => format!("({:.1}){}", 100.0 * dev, star(seeds)),
         (None, None) => "–".to_string(),
     }
 }
@@ -138,7 +158,10 @@ fn legend(records: &[Record]) -> String {
         text += "\\* fewer updates than the others: see the tables below. ";
     }
     if records.iter().any(|record| record.score.is_none() && record.dev.is_some()) {
-        text += "In brackets: stopped before it was tested, so the dev set's score.";
+        text += "In brackets: stopped before it was tested, so the dev set's score. ";
+    }
+    if by_mechanism(records).values().flat_map(BTreeMap::values).any(|seeds| seeds.len() > 1) {
+        text += "±: the standard deviation over seeds.";
     }
     if text.is_empty() { text } else { format!("{}\n\n", text.trim_end()) }
 }
@@ -149,8 +172,8 @@ fn tasks_of(records: &[Record]) -> Vec<Task> {
 }
 
 /// The mean score of a mechanism in percent; `None` if one of the tasks is missing: other tasks are easier or harder.
-fn mean(of: &BTreeMap<&'static str, &Record>, tasks: &[Task]) -> Option<f64> {
-    let scores: Option<Vec<f64>> = tasks.iter().map(|task| Some(100.0 * of.get(task.name())?.score?)).collect();
+fn mean(of: &ByTask<'_>, tasks: &[Task]) -> Option<f64> {
+    let scores: Option<Vec<f64>> = tasks.iter().map(|task| Some(tested(of.get(task.name())?)?.0)).collect();
     scores.map(|scores| scores.iter().sum::<f64>() / scores.len().max(1) as f64)
 }
 
@@ -163,7 +186,7 @@ fn markdown(records: &[Record]) -> String {
     let mut table = Table::new(&columns);
     for (name, of) in &all {
         let of_task = |task: &Task| of.get(task.name());
-        let shown = tasks.iter().map(|task| of_task(task).map_or("–".to_string(), |record| score(record)));
+        let shown = tasks.iter().map(|task| of_task(task).map_or("–".to_string(), |seeds| score(seeds)));
         let mean = mean(of, &tasks).map_or("–".to_string(), |mean| format!("{mean:.1}"));
         let published = PUBLISHED.iter().find(|(published, _)| published == name);
         let published = published.map_or("–".to_string(), |(_, scores)| scores.map(|s| format!("{s:.1}")).join(", "));
@@ -176,22 +199,24 @@ fn markdown(records: &[Record]) -> String {
     text
 }
 
-fn details(all: &BTreeMap<&str, BTreeMap<&'static str, &Record>>, task: Task) -> Table {
+fn details(all: &BTreeMap<&str, ByTask<'_>>, task: Task) -> Table {
     let mut table = Table::new(&[
         ("attention", Align::Left),
         ("knobs", Align::Left),
+        ("seed", Align::Right),
         ("score", Align::Right),
         ("updates", Align::Right),
         ("batch", Align::Right),
         ("length", Align::Right),
         ("loss", Align::Right),
         ("updates/s", Align::Right),
-        ("peak memory", Align::Right),
+        ("memory", Align::Right),
         ("parameters", Align::Right),
         ("device", Align::Left),
     ]);
-    for (name, of) in all {
-        let Some(record) = of.get(task.name()) else { continue };
+    let rows =
+        all.iter().flat_map(|(name, of)| of.get(task.name()).into_iter().flatten().map(move |record| (name, record)));
+    for (name, record) in rows {
         // 95% of a share's normal approximation.
         let half = |share: f64| 196.0 * (share * (1.0 - share) / record.tested.max(1) as f64).sqrt();
         let scored =
@@ -203,6 +228,7 @@ fn details(all: &BTreeMap<&str, BTreeMap<&'static str, &Record>>, task: Task) ->
         table.row([
             name.to_string(),
             knobs(record),
+            record.seed.to_string(),
             scored,
             trained,
             record.batch.to_string(),
@@ -235,7 +261,8 @@ fn picture(records: &[Record], speeds: &[MeasuredSpeed], of: Option<SpeedOf>) ->
     match of.unwrap_or(usual) {
         SpeedOf::Length(length) => scatter(&dots(records, &measured(length)), &format!("at {length} tokens")),
         SpeedOf::Task(task) => {
-            let known = records.iter().filter(|record| record.task == task);
+            // Of several seeds the first: they do not differ in what they compute.
+            let known = records.iter().filter(|record| record.task == task).rev();
             let speed = |record: &'_ Record| (record.steps_per_second, record.peak_bytes);
             let known = known.map(|record| (record.attention.as_str(), speed(record))).collect();
             scatter(&dots(records, &known), &format!("on {}", task.name()))
@@ -246,7 +273,7 @@ fn picture(records: &[Record], speeds: &[MeasuredSpeed], of: Option<SpeedOf>) ->
 /// A dot per mechanism that was trained on all tasks and whose speed and memory are known; its score is the mean.
 fn dots(records: &[Record], measured: &BTreeMap<&str, (f64, u64)>) -> Vec<Dot> {
     let tasks = tasks_of(records);
-    let dot = |(name, of): (&str, BTreeMap<&'static str, &Record>)| {
+    let dot = |(name, of): (&str, ByTask<'_>)| {
         let (speed, peak) = *measured.get(name)?;
         Some(Dot { name: name.to_string(), speed, score: mean(&of, &tasks)?, bytes: peak as f64 })
     };
@@ -293,6 +320,14 @@ mod tests {
         let running = Record { score: None, late_loss: None, ..record.clone() };
         let text = markdown(&[running]);
         assert!(text.contains("| bigbird | (37.0)* | – |") && text.contains("fewer updates"), "{text}");
+        let seeds: Vec<Record> = [0.365, 0.385]
+            .into_iter()
+            .zip(0..)
+            .map(|(score, seed)| Record { score: Some(score), seed, steps: 5000, ..record.clone() })
+            .collect();
+        let text = markdown(&seeds);
+        assert!(text.contains("| bigbird | 37.5 ± 1.4 (2 seeds) | 37.5 |") && text.contains("over seeds"), "{text}");
+        assert!(text.contains("| 0 | 36.5 ± 2.1 | 5000 |") && text.contains("| 1 | 38.5 ± 2.1 | 5000 |"), "{text}");
         let trained = [record, other];
         let speed = |length, updates_per_second: Option<f64>| MeasuredSpeed {
             configuration: "small".into(),

@@ -224,7 +224,7 @@ fn show(args: &TrainArgs, records: &[Record]) -> Result<(), Failure> {
         ("best dev", Align::Right),
         ("loss", Align::Right),
         ("updates/s", Align::Right),
-        ("peak memory", Align::Right),
+        ("memory", Align::Right),
         ("parameters", Align::Right),
     ]);
     for record in records {
