@@ -24,7 +24,7 @@ Examples:
   sparing bench MODEL --threads 1,2,4 -o md     a table for a README
   sparing bench MODEL --attention exact --attention graded:0.4
   sparing bench MODEL --output hidden -o json   all rows of the last layer, no head; for scripts
-  sparing bench attention --length 4096         attention mechanisms instead of a model; its own --help says more")]
+  sparing bench attention --length 4096         mechanisms of attention instead of a model")]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchArgs {
     #[command(subcommand)]
