@@ -73,7 +73,8 @@ fn revisions() {
 fn offline_without_a_cache() {
     let (hub, cache) = (hub(Mischief::None), tempfile::tempdir().unwrap());
     let message = open(&hub, "org/tiny", cache.path(), true).err().unwrap();
-    assert!(message.starts_with("org/tiny: is not in the cache") && message.contains("HF_HUB_OFFLINE"), "{message}");
+    assert!(message.starts_with("there is no directory org/tiny here"), "{message}");
+    assert!(message.contains("org/tiny: is not in the cache") && message.contains("HF_HUB_OFFLINE"), "{message}");
     assert!(hub.fetched().is_empty());
 }
 
