@@ -3,8 +3,8 @@
 mod common;
 
 use common::{file, fixture, labelled, sparing};
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
 fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
@@ -96,58 +96,69 @@ fn the_same_seed_gives_the_same_plan() {
     assert_eq!(plan("a"), plan("b"));
 }
 
+/// A search that has tried a few candidates and is still at it.
+struct Search {
+    child: Child,
+    args: Vec<String>,
+    out: PathBuf,
+    journal: PathBuf,
+    _places: [tempfile::TempDir; 2],
+}
+
+impl Search {
+    fn begun() -> Search {
+        let model = fixture("bert-classify-text");
+        let (table, data) = labelled(&model, 3000);
+        let folder = tempfile::tempdir().unwrap();
+        let (out, journal) = (folder.path().join("m"), folder.path().join(".m.search.jsonl"));
+        let args =
+            ["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--group", "1", "--max-loss", "20%"];
+        let args: Vec<String> = args.map(String::from).to_vec();
+        let child = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).spawn().unwrap();
+        let mut search = Search { child, args, out, journal, _places: [table, folder] };
+        while search.lines() < 3 && search.child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        search
+    }
+
+    fn lines(&self) -> usize {
+        std::fs::read_to_string(&self.journal).map_or(0, |text| text.lines().count())
+    }
+
+    /// Goes on to the end with what was tried before.
+    fn resume(&self) {
+        let output = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&self.args).arg("--resume").output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && told.contains("were tried before"), "{told}");
+    }
+}
+
 #[test]
 fn a_search_that_was_killed_goes_on() {
-    let model = fixture("bert-classify-text");
-    let (_table, data) = labelled(&model, 3000);
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("m");
-    let journal = folder.path().join(".m.search.jsonl");
-    let mut args =
-        vec!["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--group", "1", "--max-loss", "20%"];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).spawn().unwrap();
-    let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
-    while lines() < 3 && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(!out.exists() && lines() >= 3, "it was killed too late");
+    let mut search = Search::begun();
+    search.child.kill().unwrap();
+    search.child.wait().unwrap();
+    assert!(!search.out.exists() && search.lines() >= 3, "it was killed too late");
     // Whatever was being written when it died.
-    let text = std::fs::read_to_string(&journal).unwrap();
-    std::fs::write(&journal, text + "{\"recipe\":{\"le").unwrap();
-    args.push("--resume");
-    let output = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("were tried before"), "{told}");
-    assert!(out.join("report.html").is_file() && !journal.exists());
+    let text = std::fs::read_to_string(&search.journal).unwrap();
+    std::fs::write(&search.journal, text + "{\"recipe\":{\"le").unwrap();
+    search.resume();
+    assert!(search.out.join("report.html").is_file() && !search.journal.exists());
 }
 
 #[cfg(unix)]
 #[test]
 fn a_search_that_was_stopped_is_saved_and_goes_on() {
-    let model = fixture("bert-classify-text");
-    let (_table, data) = labelled(&model, 3000);
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("m");
-    let journal = folder.path().join(".m.search.jsonl");
-    let mut args =
-        vec!["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--group", "1", "--max-loss", "20%"];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).spawn().unwrap();
-    let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
-    while lines() < 3 && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    assert!(child.wait().unwrap().success());
-    assert!(out.join("report.html").is_file() && journal.exists(), "what was tried is kept");
-    args.push("--resume");
-    let output = Command::new(env!("CARGO_BIN_EXE_sparing")).args(&args).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("were tried before"), "{told}");
-    assert!(!journal.exists());
+    let mut search = Search::begun();
+    assert!(Command::new("kill").args(["-INT", &search.child.id().to_string()]).status().unwrap().success());
+    assert!(search.child.wait().unwrap().success());
+    assert!(search.out.join("report.html").is_file() && search.journal.exists(), "what was tried is kept");
+    search.resume();
+    assert!(!search.journal.exists());
     // It is finished now.
-    assert!(sparing(&args).error(1).contains("no search to go on with"));
+    let again: Vec<&str> = search.args.iter().map(String::as_str).chain(["--resume"]).collect();
+    assert!(sparing(&again).error(1).contains("no search to go on with"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::Timed;
 use std::collections::BTreeMap;
 
 /// By how much a challenger has to be faster, with everything the clock is unsure of counted against it.
-const CLEARLY: f64 = 1.02;
+pub(crate) const CLEARLY: f64 = 1.02;
 
 /// A candidate's number, or `None` for the model as it came.
 pub type Contestant = Option<usize>;

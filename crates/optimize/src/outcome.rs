@@ -1,5 +1,6 @@
 //! What a search came to: the best candidate, the frontier, and what became of every part.
 
+use crate::contest::CLEARLY;
 use crate::search::Tried;
 use crate::{Anatomy, Kind, Left, Recipe};
 use sparing_model::{AttentionPlan, LayerKeys, Model, Plan, Precision};
@@ -18,14 +19,11 @@ pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
         return Some(best);
     }
     // As fast as the clock can tell: the one that has lost least.
-    let as_fast = candidates().filter(|(_, t)| t.foreseen * AS_FAST >= most);
+    let as_fast = candidates().filter(|(_, t)| t.foreseen * CLEARLY >= most);
     let least = as_fast
         .min_by(|(_, a), (_, b)| a.verdict.lost.total_cmp(&b.verdict.lost).then(b.foreseen.total_cmp(&a.foreseen)));
     least.map(|(number, _)| number)
 }
-
-/// Speeds that differ by less are the same to a clock.
-const AS_FAST: f64 = 1.02;
 
 /// Whether a candidate may be the one that is saved: it economises, pays, is fair, and is within the budget.
 pub fn may_be_chosen(tried: &Tried, focus: Focus, budget: f64) -> bool {

@@ -1,7 +1,9 @@
 //! The order of examples in an epoch: shuffled, alike lengths together.
 
+use crate::PaddedBatch;
 use crate::random::Random;
 use burn::tensor::Device;
+use sparing_model::Sequence;
 
 /// Lengths that batches are padded to on the CPU: close enough that little is wasted.
 const FINE: [usize; 20] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512];
@@ -18,6 +20,14 @@ pub fn padded_length(longest: usize, limit: Option<usize>, device: &Device) -> u
     let lengths: &[usize] = if on_cpu { &FINE } else { &COARSE };
     let padded = lengths.iter().find(|b| **b >= longest).copied().unwrap_or_else(|| longest.next_multiple_of(BEYOND));
     limit.map_or(padded, |limit| padded.min(limit).max(longest))
+}
+
+impl PaddedBatch {
+    /// Sequences as one batch, padded to a length that this device likes.
+    pub(crate) fn fitting(sequences: &[Sequence], limit: Option<usize>, device: &Device) -> PaddedBatch {
+        let longest = sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap_or(1);
+        PaddedBatch::new(sequences, padded_length(longest, limit, device), device)
+    }
 }
 
 /// The batches of one epoch: every example once, each batch of `size` examples but the last, alike lengths together,

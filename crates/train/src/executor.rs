@@ -90,10 +90,8 @@ impl BurnExecutor {
     /// Runs one group and hands every sequence's rows over.
     fn run_group(&self, batch: &Batch, group: &[usize], out: &mut [Vec<f32>]) -> Result<(), Error> {
         let sequences: Vec<Sequence> = group.iter().map(|number| batch.sequences[*number].clone()).collect();
-        let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(0);
         let device = self.parameters.device();
-        let length = padded_length(longest, self.network.architecture().max_tokens, device);
-        let padded = PaddedBatch::new(&sequences, length, device);
+        let padded = PaddedBatch::fitting(&sequences, self.network.architecture().max_tokens, device);
         let hook: Option<&dyn LinearHook> = self.hook.as_ref().map(|hook| &**hook as &dyn LinearHook);
         let (parameters, mode) = (&self.parameters, self.mode);
         // Rows to hand over and rows there are, per sequence: padding comes after what is real.

@@ -1,6 +1,5 @@
 //! What a batch is trained on.
 
-use crate::batches::padded_length;
 use crate::data::{Example, Target};
 use crate::losses::{binary_cross_entropy, cross_entropy, mean_squared};
 use crate::{Capture, Holes, LinearHook, Mode, Network, PaddedBatch, Parameters, Statistics};
@@ -116,8 +115,7 @@ pub(crate) fn lengths(examples: &[Example]) -> Vec<usize> {
 /// The examples' sequences, padded.
 pub(crate) fn pad(network: &Network, examples: &[&Example], device: &Device) -> PaddedBatch {
     let sequences: Vec<Sequence> = examples.iter().map(|e| e.sequence.clone()).collect();
-    let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(1);
-    PaddedBatch::new(&sequences, padded_length(longest, network.architecture().max_tokens, device), device)
+    PaddedBatch::fitting(&sequences, network.architecture().max_tokens, device)
 }
 
 /// The loss that fits the targets, which all have one kind.

@@ -3,7 +3,6 @@
 //! The teacher reads some texts. Every PowerNorm begins as the map of each channel that is closest (least squares) to what
 //! the layer norm did to that channel; every network begins trained on rows of the teacher's scores to give their softmax.
 
-use crate::batches::padded_length;
 use crate::optimizer::NamedGradients;
 use crate::random::Random;
 use crate::trainer::collect;
@@ -15,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Texts that are read together.
-const BATCH: usize = 16;
+pub(super) const BATCH: usize = 16;
 /// Rows of scores that are fitted together.
 const ROWS: usize = 512;
 
@@ -138,8 +137,8 @@ impl Beginning {
         let rows = self.rows.div_ceil(batches);
         for chosen in order.chunks(BATCH) {
             let sequences: Vec<Sequence> = chosen.iter().map(|&i| texts[i].clone()).collect();
-            let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(1);
-            let batch = PaddedBatch::new(&sequences, padded_length(longest, architecture.max_tokens, &device), &device);
+            let batch = PaddedBatch::fitting(&sequences, architecture.max_tokens, &device);
+            let longest = batch.lengths.iter().copied().max().unwrap_or(1);
             for (layer, places) in (0..architecture.layers.len()).map(|layer| {
                 let heads = teacher.architecture().layers[layer].attention.heads;
                 let place = |random: &mut Random| {

@@ -1,6 +1,6 @@
 //! How large what layers read may be in a training without a teacher: what the original's span on some texts, and some room.
 
-use crate::batches::padded_length;
+use super::begin::BATCH;
 use crate::network::ROOM;
 use crate::{Capture, Mode, Network, PaddedBatch, Parameters};
 use burn::tensor::Tensor;
@@ -8,8 +8,6 @@ use sparing_model::{Error, Sequence};
 
 /// Texts that are read.
 const TEXTS: usize = 256;
-/// Texts that are read together.
-const BATCH: usize = 16;
 
 /// For every layer the largest size of every channel of what it reads, `[1, hidden]`, with room beyond it.
 pub(super) fn bounds(network: &Network, parameters: &Parameters, texts: &[Sequence]) -> Result<Vec<Tensor<2>>, Error> {
@@ -20,8 +18,7 @@ pub(super) fn bounds(network: &Network, parameters: &Parameters, texts: &[Sequen
     let chosen: Vec<Sequence> = texts.iter().step_by(texts.len().div_ceil(TEXTS).max(1)).cloned().collect();
     let mut most: Vec<Tensor<2>> = Vec::new();
     for sequences in chosen.chunks(BATCH) {
-        let longest = sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap_or(1);
-        let batch = PaddedBatch::new(sequences, padded_length(longest, architecture.max_tokens, device), device);
+        let batch = PaddedBatch::fitting(sequences, architecture.max_tokens, device);
         let found = network.encode(parameters, &batch, mode, None)?;
         let here = found.hidden.into_iter().zip(found.present).map(|(states, present)| {
             let [count, length, width] = states.dims();

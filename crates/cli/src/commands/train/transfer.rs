@@ -161,10 +161,10 @@ impl TransferArgs {
     fn functions(&self, teacher: &Model, student: Option<&Model>) -> Result<Functions, Failure> {
         let asked = self.asked(teacher)?;
         let Some(own) = student.and_then(|student| student.plan.functions.clone()) else { return Ok(asked) };
+        let others = Functions { softmax: own.softmax, ..asked.clone() };
         let network = own.softmax.zip(asked.softmax);
         let differs = [
-            (!self.to.is_empty() && Functions { softmax: own.softmax, ..asked.clone() } != own, "to"),
-            (!self.to.is_empty() && own.softmax.is_some() != asked.softmax.is_some(), "to"),
+            (!self.to.is_empty() && (own.softmax.is_some() != asked.softmax.is_some() || others != own), "to"),
             (self.softmax.is_some() && network.is_none_or(|(own, asked)| own.shared != asked.shared), "softmax"),
             (self.linear.is_some() && network.is_none_or(|(own, asked)| own.keys != asked.keys), "linear"),
         ];
