@@ -4,6 +4,7 @@ use crate::running::Counted;
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{Error, Executor, Model};
+use sparing_report::Focus;
 use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, evaluate, kl};
 
 /// Resamples that say how far a score may be off.
@@ -86,8 +87,11 @@ impl<'a> Judge<'a> {
         &self.own
     }
 
-    /// What it takes to be within a budget, in a sentence.
-    pub fn criterion(&self, budget: f64) -> String {
+    /// What it takes to be good enough, in a sentence.
+    pub fn criterion(&self, focus: Focus, budget: f64) -> String {
+        if focus == Focus::Accuracy {
+            return "good enough on searched rows: a score that is not below the original model's".into();
+        }
         let budget = format!("{}%", (1e5 * budget).round() / 1e3);
         let score = match self.believes() {
             true => format!(

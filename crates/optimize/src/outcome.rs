@@ -25,13 +25,18 @@ pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
     least.map(|(number, _)| number)
 }
 
-/// Whether a candidate may be the one that is saved: it economises, pays, is fair, and is within the budget.
+/// Whether a candidate may be the one that is saved: it economises, pays, is fair, and good enough.
 pub fn may_be_chosen(tried: &Tried, focus: Focus, budget: f64) -> bool {
-    let within = match focus {
+    tried.pays && tried.fair && good_enough(tried, focus, budget) && tried.recipe != Recipe::default()
+}
+
+/// Whether answers on searched rows are good enough: within the budget or, where the score matters most, no worse than they
+/// were.
+pub fn good_enough(tried: &Tried, focus: Focus, budget: f64) -> bool {
+    match focus {
         Focus::Accuracy => tried.verdict.lost <= 0.0,
         _ => tried.within(budget),
-    };
-    tried.pays && tried.fair && within && tried.recipe != Recipe::default()
+    }
 }
 
 /// Which of (score, speed, bytes) triples are on the frontier: nothing else is as good in all and better in one. Scores and

@@ -42,9 +42,9 @@ pub struct PrepareArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     length: Option<usize>,
 
-    /// Shortest expression of ListOps
-    #[arg(long, value_name = "N", default_value_t = 500)]
-    min_length: usize,
+    /// Shortest expression of ListOps [default: 500]
+    #[arg(long, value_name = "N")]
+    min_length: Option<usize>,
 
     /// Decides what is drawn
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -67,6 +67,10 @@ struct Made {
 
 /// Runs the command.
 pub fn prepare(args: &PrepareArgs) -> Result<(), Failure> {
+    if let (Some(_), Some(other)) = (args.min_length, args.tasks.iter().find(|task| **task != Task::Listops)) {
+        let name = other.name();
+        return Err(Failure::new(format!("--min-length is for listops, not for {name}; prepare {name} without it")));
+    }
     let mut out = Out::new();
     let mut table = Table::new(&[
         ("task", Align::Left),
@@ -76,7 +80,8 @@ pub fn prepare(args: &PrepareArgs) -> Result<(), Failure> {
         ("file", Align::Right),
     ]);
     for task in &args.tasks {
-        let mut wanted = Wanted { shortest: args.min_length, seed: args.seed, ..Wanted::of(*task) };
+        let mut wanted = Wanted { seed: args.seed, ..Wanted::of(*task) };
+        wanted.shortest = args.min_length.unwrap_or(wanted.shortest);
         wanted.examples = args.examples.unwrap_or(wanted.examples);
         wanted.length = args.length.unwrap_or(wanted.length);
         let folder = args.out.join(task.name());

@@ -52,7 +52,7 @@ pub fn finish(
         if !tried.pays {
             one.what += "; given up, for by the clock it is slower than without what is chosen while it runs";
         }
-        one.meets_budget = tried.within(settings.budget);
+        one.meets_budget = outcome::good_enough(tried, settings.focus, settings.budget);
         if Some(number) == found.best {
             // It answers in the engine, as it will.
             score(&mut one, &before, &unseen(args, data, &engine, &model)?, args)?;
@@ -96,7 +96,7 @@ pub fn finish(
             report_rows: before.n,
         },
         timing: clock::timing(args, work),
-        criterion: work.judge.criterion(settings.budget),
+        criterion: work.judge.criterion(settings.focus, settings.budget),
         elements: outcome::element_map(&recipe, &work.shop.anatomy, &model.plan, settings.group),
         gains: clock::gains(args, work, &recipe, &measured)?,
         parts_before: clock::parts(work, &work.baseline, measured.baseline_ms)?,

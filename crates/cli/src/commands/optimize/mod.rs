@@ -17,7 +17,7 @@ use crate::{console, files, interrupt, load};
 use clap::{Args, ValueEnum};
 use data::DataArgs;
 use sparing_engine::Options as EngineOptions;
-use sparing_model::Model;
+use sparing_model::{Model, Precision};
 use sparing_optimize::{Economy, Settings, Strategy};
 use sparing_report::Focus;
 use sparing_tasks::{Bootstrap, Options};
@@ -99,9 +99,9 @@ pub struct OptimizeArgs {
     #[command(flatten)]
     tutor: TutorArgs,
 
-    /// Precision of the model as it comes [default: f32, whatever its plan says]
-    #[arg(long, value_enum, value_name = "PRECISION", default_value = "f32", help_heading = "Machine")]
-    precision: PrecisionArg,
+    /// Precision of the model as it comes [default: as its plan says, else f32]
+    #[arg(long, value_enum, value_name = "PRECISION", help_heading = "Machine")]
+    precision: Option<PrecisionArg>,
 
     /// Texts of a request that is timed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, help_heading = "Machine")]
@@ -175,7 +175,8 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let data =
         args.data.read(args.model.name() == BUILTIN, args.seed).map_err(|failure| args.or_no_directory(failure))?;
     let mut model = args.model.open()?;
-    model.plan.precision = Some(args.precision.resolve());
+    let came = args.precision.map(PrecisionArg::resolve).or(model.plan.precision);
+    model.plan.precision = came.or(Some(Precision::F32));
     if args.measure {
         return saved::measure(args, &model, &data);
     }
@@ -207,12 +208,13 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
         }
     })?;
     #[cfg(feature = "train")]
-    let found = match &rows {
+    let mut found = match &rows {
         Some(rows) => recover::search(args, &data, rows, &settings, &work)?,
         None => work.search(args, &settings, None)?,
     };
     #[cfg(not(feature = "train"))]
-    let found = work.search(args, &settings, None)?;
+    let mut found = work.search(args, &settings, None)?;
+    work.lighten(&settings, &mut found)?;
     let report = finish::finish(args, &data, &settings, &work, found, start)?;
     show::show(args, &report)
 }

@@ -220,10 +220,7 @@ impl Rounds<'_> {
             fair: self.settings.is_fair(&verdict),
             trained: true,
         };
-        let within = match self.settings.focus {
-            Focus::Accuracy => verdict.lost <= 0.0,
-            _ => tried.within(self.settings.budget),
-        } && tried.fair;
+        let within = outcome::good_enough(&tried, self.settings.focus, self.settings.budget) && tried.fair;
         let line = format!("{} after training", self.first.line(name, &tried, within));
         let paint = console::Paint::stderr();
         eprintln!("{}", if within { paint.good(&line) } else { paint.faint(&line) });

@@ -11,8 +11,8 @@ use indicatif::ProgressBar;
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Mca, Model, Precision};
 use sparing_optimize::{
-    Costs, Economy, Elsewhere, Event, GivenUp, Journal, Judge, Prices, Search, Settings, Stopwatch, Strategy, Tried,
-    Tune, Workshop,
+    Costs, Economy, Elsewhere, Event, GivenUp, Journal, Judge, Prices, Recipe, Search, Settings, Stopwatch, Strategy,
+    Tried, Tune, Workshop,
 };
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
@@ -172,7 +172,7 @@ impl<'a> Work<'a> {
             console::note(&format!("{} candidates were tried before", journal.len()));
         }
         let mut teller = Teller::new(self, settings);
-        teller.say(&format!("✓ {}", self.judge.criterion(settings.budget)));
+        teller.say(&format!("✓ {}", self.judge.criterion(settings.focus, settings.budget)));
         let mut tell = |event: Event<'_>| teller.tell(event);
         let mut stop = interrupt::asked;
         let mut search = self.begin(settings, journal, &mut tell, &mut stop);
@@ -190,6 +190,42 @@ impl<'a> Work<'a> {
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
         Ok(Found { tried, best, complete, given_up, notes: Vec::new(), trained: BTreeMap::new(), journal })
+    }
+
+    /// Where size matters: the best candidate once more with its maps in int8, which take a quarter of the memory of floats. It
+    /// is the best then, if it is good enough.
+    pub fn lighten(&self, settings: &Settings, found: &mut Found) -> Result<(), Failure> {
+        let Some(best) = found.best.filter(|_| settings.focus == Focus::Size && settings.may(Economy::Bits)) else {
+            return Ok(());
+        };
+        let model = found.model(best, self)?;
+        if model.plan.precision != Some(Precision::F32) {
+            return Ok(());
+        }
+        let in_int8 = Recipe { precision: Some(Precision::Int8), ..Recipe::default() };
+        let light = Workshop::new(&model)?.shape(&in_int8)?;
+        let verdict = match self.judge.verdict(&light, &mut interrupt::asked) {
+            // What was found is good as it is.
+            Err(_) if interrupt::asked() => return Ok(()),
+            verdict => verdict?,
+        };
+        let mut tried = found.tried[best].clone();
+        tried.recipe.precision = Some(Precision::Int8);
+        (tried.verdict, tried.fair) = (verdict, settings.is_fair(&verdict));
+        let good = outcome::may_be_chosen(&tried, settings.focus, settings.budget);
+        let paint = Paint::stderr();
+        let line = self.line("run in int8", &tried, good);
+        eprintln!("{}", if good { paint.good(&line) } else { paint.faint(&line) });
+        if good {
+            if tried.trained {
+                found.trained.insert(found.tried.len(), Arc::new(light));
+            }
+            found.best = Some(found.tried.len());
+        } else {
+            found.notes.push("in int8 it would take less memory and lose too much: it runs in 32-bit floats".into());
+        }
+        found.tried.push(tried);
+        Ok(())
     }
 }
 
@@ -297,7 +333,7 @@ impl<'a> Teller<'a> {
             }
             Event::Look(what) => self.step(what),
             Event::Trial(what, tried) => {
-                let good = tried.within(self.settings.budget);
+                let good = outcome::good_enough(tried, self.settings.focus, self.settings.budget);
                 let line = self.work.line(what, tried, good);
                 self.kept += usize::from(good);
                 self.say(&if good { self.paint.good(&line) } else { self.paint.faint(&line) });
