@@ -184,7 +184,7 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     #[cfg(feature = "train")]
     let rows = args.tutor.recover.then(|| args.data.train(&args.tutor, args.seed)).transpose()?;
     #[cfg(feature = "train")]
-    if let Some(rows) = rows.as_ref().filter(|rows| [&data.search.source, &data.unseen.source].contains(&&rows.source))
+    if let Some(rows) = rows.as_ref().filter(|rows| data::alike(rows, &data.search) || data::alike(rows, &data.unseen))
     {
         let why = "these rows are searched or reported with; training needs others";
         return Err(Failure::Usage(format!("--train {}: {why}", rows.source)));
@@ -192,6 +192,8 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     // Nobody wants to hear of it after the search.
     let head = &model.architecture.head;
     data.unseen.gold(head.kind, &head.labels, &mut vec![])?;
+    #[cfg(feature = "train")]
+    rows.as_ref().map(|rows| rows.gold(head.kind, &head.labels, &mut vec![])).transpose()?;
     for note in &data.search.notes {
         console::note(note);
     }
