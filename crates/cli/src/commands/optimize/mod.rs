@@ -209,13 +209,17 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
             console::note("nothing was found yet, and nothing is written");
         }
     })?;
+    let tried_with = [&data.search, &data.calibration];
     #[cfg(feature = "train")]
     let mut found = match &rows {
-        Some(rows) => recover::search(args, &data, rows, &settings, &work)?,
-        None => work.search(args, &settings, None)?,
+        Some(rows) => {
+            let marks = searching::marks(&model, &[&tried_with[..], &[rows]].concat())?;
+            recover::search(args, &data, rows, &settings, &work, &marks)?
+        }
+        None => work.search(args, &settings, &searching::marks(&model, &tried_with)?, None)?,
     };
     #[cfg(not(feature = "train"))]
-    let mut found = work.search(args, &settings, None)?;
+    let mut found = work.search(args, &settings, &searching::marks(&model, &tried_with)?, None)?;
     work.lighten(&settings, &mut found)?;
     let report = finish::finish(args, &data, &settings, &work, found, start)?;
     show::show(args, &report)
