@@ -32,7 +32,7 @@ pub struct DataArgs {
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
 
-    /// More rows that only the report sees: then all rows of --data are searched with
+    /// More rows that only the report sees: then all rows of --data with other texts are searched with
     #[arg(long, value_name = "PATH")]
     unseen: Option<PathBuf>,
 
