@@ -16,7 +16,8 @@ pub struct Candidate {
     /// The metric on the rows that the search looked at.
     #[serde(deserialize_with = "or_nan")]
     pub search_score: f64,
-    /// Interval of [`Candidate::search_score`].
+    /// Interval of [`Candidate::search_score`] beside the baseline's: by the standard error of the difference, for both saw the
+    /// same rows.
     pub search_interval: Option<Interval>,
     /// The metric on rows that the search never saw; only for candidates that were measured there.
     pub score: Option<f64>,

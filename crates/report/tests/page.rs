@@ -291,6 +291,13 @@ fn three_files_are_saved() {
     for name in ["report.json", "report.html", "README.md"] {
         assert!(inside.join(name).metadata().unwrap().len() > 1000, "{name}");
     }
+    // What was there stays until the new one is whole: here it has another name too.
+    std::fs::hard_link(inside.join("report.json"), inside.join("old.json")).unwrap();
+    let before = std::fs::read(inside.join("old.json")).unwrap();
+    Report { seed: 77, ..example() }.save(&inside, &BaseCard::default()).unwrap();
+    assert!(std::fs::read(inside.join("old.json")).unwrap() == before);
+    assert!(std::fs::read(inside.join("report.json")).unwrap() != before);
+    assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 4);
     let error = example().save(&inside.join("report.json"), &BaseCard::default()).unwrap_err().to_string();
     assert!(error.contains("report.json: cannot be written"), "{error}");
 }

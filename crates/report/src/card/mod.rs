@@ -121,7 +121,11 @@ impl Report {
         row("size of the weights".into(), &|c| bytes(c.bytes))?;
         row("weights in memory, packed".into(), &|c| c.memory_bytes.map_or_else(|| NONE.into(), bytes))?;
         row("same answers as before".into(), &|c| c.agreement.map_or_else(|| NONE.into(), |share| percent(share, 1)))?;
-        writeln!(out, "\nIn brackets: where the true value lies{}.", confidently(self.confidence))?;
+        writeln!(
+            out,
+            "\nIn brackets: where the true value lies{}; of searched rows, beside the score before.",
+            confidently(self.confidence)
+        )?;
         if !self.timing.is_empty() {
             writeln!(out, "Timed: {}.", plain(&self.timing))?;
         }

@@ -139,7 +139,7 @@ pub(super) fn before_and_after(report: &Report) -> Option<Element> {
         );
     }
     let lead = format!(
-        "Below each score and speed: where the true value lies{}, as far as these rows and rounds tell.",
+        "Below each score and speed: where the true value lies{}, as far as these rows and rounds tell; of searched rows, beside the score before.",
         confidently(report.confidence)
     );
     let section = titled("Before and after", &lead).with(table.element());

@@ -2,16 +2,20 @@
 
 use super::data::Data;
 use super::saved::{self, Measured};
-use super::searching::{Found, Work};
+use super::searching::{Ended, Found, Work};
 use super::{OptimizeArgs, clock, name};
 use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
 use sparing_model::{Executor, HeadKind, Model};
-use sparing_optimize::{Recipe, Settings, answers, outcome};
+use sparing_optimize::{Recipe, Settings, Tried, Verdict, answers, outcome};
 use sparing_report::{BaseCard, Candidate, Interval, Metric, Report, Task, Verification, Versions};
 use sparing_tasks::Report as Scores;
+use std::path::Path;
 use std::time::Instant;
+
+/// Standard errors on either side of what has 95% of a normal distribution between them.
+const SIDES: f64 = 1.96;
 
 /// Saves the best model, has it measured, and writes the report beside it.
 pub fn finish(
@@ -44,6 +48,7 @@ pub fn finish(
     for (number, tried) in found.tried.iter().enumerate() {
         let mut one = candidate(&format!("candidate {}", number + 1), &tried.recipe, work, tried.verdict.score);
         (one.bytes, one.agreement) = (tried.bytes, Some(tried.verdict.agreement));
+        one.search_interval = Some(searched(&tried.verdict, work));
         if tried.trained {
             one.what += ", fine-tuned";
         } else {
@@ -118,15 +123,23 @@ pub fn finish(
     };
     report.judge();
     bar.finish_and_clear();
-    let card = BaseCard { pipeline_tag: pipeline(work.shop.model).map(String::from), ..BaseCard::default() };
-    report.save(&args.out, &card)?;
+    report.save(&args.out, &base_card(args, work.shop.model))?;
+    confirm(&report, model.weights.size_in_bytes() as u64)?;
     // The journal has done its duty, unless the search is to go on.
-    if found.complete {
+    if found.ended == Ended::Whole {
         let _ = std::fs::remove_file(args.journal());
         let _ = std::fs::remove_dir_all(args.rounds());
     }
-    confirm(&report, &before)?;
     Ok(report)
+}
+
+/// What the model's own card says, if it came with one.
+fn base_card(args: &OptimizeArgs, model: &Model) -> BaseCard {
+    let directory = Some(args.model.name()).filter(|name| *name != load::BUILTIN);
+    let readme = directory.and_then(|name| std::fs::read(Path::new(name).join("README.md")).ok());
+    let card = readme.map(|readme| BaseCard::parse(&String::from_utf8_lossy(&readme))).unwrap_or_default();
+    // The head that was scored is known better here.
+    BaseCard { pipeline_tag: pipeline(model).map(String::from).or(card.pipeline_tag), ..card }
 }
 
 /// All answers on rows that the search never saw.
@@ -134,17 +147,21 @@ pub fn unseen(args: &OptimizeArgs, data: &Data, executor: &dyn Executor, model: 
     Ok(answers(executor, model, &data.unseen, &args.evaluation(), &mut || false)?)
 }
 
-/// A saved model that does not do what the search said is a defect.
-fn confirm(report: &Report, before: &Scores) -> Result<(), Failure> {
-    let said = report.chosen().and_then(|chosen| chosen.score).or(before.values.first().map(|v| v.value));
-    let Some((said, found)) = said.zip(report.verification.as_ref()) else { return Ok(()) };
-    if (said - found.score).abs() <= 1e-6 * said.abs().max(1.0) {
-        return Ok(());
+/// A saved model that does not do what the search said, or is not as large as its own copy, is a defect.
+fn confirm(report: &Report, bytes: u64) -> Result<(), Failure> {
+    let said = report.chosen().unwrap_or(&report.baseline).score;
+    let Some(found) = &report.verification else { return Ok(()) };
+    let defect =
+        |what: String| Err(Failure::new(format!("the saved model {what}; do not use it, and please report this")));
+    match said {
+        Some(said) if (said - found.score).abs() > 1e-6 * said.abs().max(1.0) => {
+            defect(format!("scores {:.4} where the search's own copy scored {said:.4}", found.score))
+        }
+        _ if found.bytes != bytes => {
+            defect(format!("has {} bytes of weights where the search's own copy had {bytes}", found.bytes))
+        }
+        _ => Ok(()),
     }
-    Err(Failure::new(format!(
-        "the saved model scores {:.4} where the search's own copy scored {said:.4}; do not use it, and please report this",
-        found.score
-    )))
 }
 
 fn candidate(name: &str, recipe: &Recipe, work: &Work<'_>, search_score: f64) -> Candidate {
@@ -197,16 +214,13 @@ fn notes(
     let given_up = found.given_up.iter().filter_map(|given_up| given_up.note(saved));
     let mut notes: Vec<String> =
         measured.doubt().into_iter().chain(given_up).chain(found.notes.iter().cloned()).collect();
-    if !found.complete {
-        notes.push("the search was stopped before its end; the same command with --resume goes on".into());
-    }
+    notes.extend(found.ended.note());
     if found.best.is_none() {
-        notes.push("nothing that was tried is within the budget: the model is saved as it came".into());
+        notes.push(format!("{}: the model is saved as it came", none(found, settings)));
     }
-    // Of answers that differ, half are luck: with a share f of them the difference of two scores on n rows is off by sqrt(f / n).
-    let differ = found.best.map_or(0.02, |best| (1.0 - found.tried[best].verdict.agreement).max(0.01));
-    let needed = differ * (1.96 / settings.budget.max(1e-4)).powi(2);
-    if work.shop.model.architecture.head.kind == HeadKind::Classify && (before.n as f64) < needed {
+    let luck = found.best.map(|best| found.tried[best].verdict.luck);
+    let needed = luck.map_or(0.0, |luck| needed(work.judge.rows(), luck, settings.budget));
+    if (before.n as f64) < needed {
         notes.push(format!(
             "{} unseen rows cannot tell a loss of {:.1}% from luck; about {} would be needed",
             before.n,
@@ -223,6 +237,38 @@ fn notes(
     }
     notes.extend(data.unseen.notes.iter().cloned());
     notes
+}
+
+/// Why nothing is chosen.
+fn none(found: &Found, settings: &Settings) -> &'static str {
+    let Settings { focus, budget, .. } = *settings;
+    let within = |tried: &&Tried| outcome::good_enough(tried, focus, budget) && tried.recipe != Recipe::default();
+    let within: Vec<&Tried> = found.tried.iter().filter(within).collect();
+    if within.is_empty() {
+        "nothing that was tried is within the budget"
+    } else if !within.iter().any(|tried| tried.fair) {
+        "what is within the budget makes most rows worse"
+    } else if !within.iter().any(|tried| tried.fair && tried.pays) {
+        "what is within the budget does not pay by the clock"
+    } else {
+        // Whatever can be made once more would have been chosen.
+        "what is within the budget was trained to be judged and not kept"
+    }
+}
+
+/// Rows that tell a loss as large as the budget from luck, 95 times of 100, by the standard error that so many rows have: it
+/// shrinks with their root.
+fn needed(rows: usize, luck: f64, budget: f64) -> f64 {
+    // No difference on these rows is less than one row's worth, and not none.
+    let luck = if luck > 0.0 { luck } else { 1.0 / rows.max(1) as f64 };
+    rows as f64 * (SIDES * luck / budget.max(1e-4)).powi(2)
+}
+
+/// Where a score on searched rows lies, as far as it can be told from the baseline's.
+fn searched(verdict: &Verdict, work: &Work<'_>) -> Interval {
+    let off = SIDES * verdict.luck * work.judge.own().score.abs();
+    let most = if metric(work).is_share { 1.0 } else { f64::INFINITY };
+    Interval { low: verdict.score - off, high: (verdict.score + off).min(most) }
 }
 
 /// Bytes of the model in 32-bit floats, if it came in fewer bits.
@@ -279,4 +325,36 @@ fn command() -> String {
     };
     let args = std::env::args().skip(1).map(quoted);
     std::iter::once("sparing".to_string()).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_needed_go_by_the_luck_that_was_seen() {
+        // A standard error that is the budget over 1.96 is what is just enough, whatever the metric.
+        assert!((needed(400, 0.005 / 1.96, 0.005) - 400.0).abs() < 1e-6);
+        assert!((needed(400, 0.01 / 1.96, 0.005) - 1600.0).abs() < 1e-6);
+        // Rows without any difference do not say that there is none.
+        assert_eq!(needed(100, 0.0, 0.01), needed(100, 0.01, 0.01));
+    }
+
+    #[test]
+    fn a_saved_model_is_the_one_that_was_promised() {
+        let chosen = Candidate { score: Some(0.9), ..Candidate::default() };
+        let report = |score: f64, bytes: u64| Report {
+            chosen: Some(0),
+            candidates: vec![chosen.clone()],
+            verification: Some(Verification { score, bytes, ..Verification::default() }),
+            ..Report::default()
+        };
+        let told = |report: Report| {
+            let confirmed = confirm(&report, 1000);
+            confirmed.map_err(|failure| failure.message().unwrap_or_default().to_string())
+        };
+        assert_eq!(told(report(0.9, 1000)), Ok(()));
+        assert!(told(report(0.8, 1000)).unwrap_err().contains("scores 0.8000"));
+        assert!(told(report(0.9, 996)).unwrap_err().contains("996 bytes"));
+    }
 }

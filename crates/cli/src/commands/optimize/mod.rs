@@ -184,7 +184,7 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     #[cfg(feature = "train")]
     let rows = args.tutor.recover.then(|| args.data.train(&args.tutor, args.seed)).transpose()?;
     #[cfg(feature = "train")]
-    if let Some(rows) = rows.as_ref().filter(|rows| [&data.search.source, &data.unseen.source].contains(&&rows.source))
+    if let Some(rows) = rows.as_ref().filter(|rows| data::alike(rows, &data.search) || data::alike(rows, &data.unseen))
     {
         let why = "these rows are searched or reported with; training needs others";
         return Err(Failure::Usage(format!("--train {}: {why}", rows.source)));
@@ -192,6 +192,8 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     // Nobody wants to hear of it after the search.
     let head = &model.architecture.head;
     data.unseen.gold(head.kind, &head.labels, &mut vec![])?;
+    #[cfg(feature = "train")]
+    rows.as_ref().map(|rows| rows.gold(head.kind, &head.labels, &mut vec![])).transpose()?;
     for note in &data.search.notes {
         console::note(note);
     }
@@ -207,13 +209,17 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
             console::note("nothing was found yet, and nothing is written");
         }
     })?;
+    let tried_with = [&data.search, &data.calibration];
     #[cfg(feature = "train")]
     let mut found = match &rows {
-        Some(rows) => recover::search(args, &data, rows, &settings, &work)?,
-        None => work.search(args, &settings, None)?,
+        Some(rows) => {
+            let marks = searching::marks(&model, &[&tried_with[..], &[rows]].concat())?;
+            recover::search(args, &data, rows, &settings, &work, &marks)?
+        }
+        None => work.search(args, &settings, &searching::marks(&model, &tried_with)?, None)?,
     };
     #[cfg(not(feature = "train"))]
-    let mut found = work.search(args, &settings, None)?;
+    let mut found = work.search(args, &settings, &searching::marks(&model, &tried_with)?, None)?;
     work.lighten(&settings, &mut found)?;
     let report = finish::finish(args, &data, &settings, &work, found, start)?;
     show::show(args, &report)
@@ -316,6 +322,10 @@ fn free(args: &OptimizeArgs) -> Result<(), Failure> {
     if args.out.file_name().is_none() {
         return Err(Failure::Usage(format!("--out {}: give a directory's name", args.out.display())));
     }
+    if overwrites_its_source(args) {
+        let why = "the model to optimise is there, and would be lost; give another directory";
+        return Err(Failure::Usage(format!("--out {}: {why}", args.out.display())));
+    }
     // One that was stopped goes on, and one that was stopped while its result was being measured too.
     let goes_on = args.resume && args.journal().exists();
     if args.resume && !goes_on && args.out.exists() && !args.overwrite {
@@ -327,6 +337,14 @@ fn free(args: &OptimizeArgs) -> Result<(), Failure> {
     files::free(&args.out, args.overwrite || goes_on)
 }
 
+/// Whether writing the result would remove the model that it is made from.
+fn overwrites_its_source(args: &OptimizeArgs) -> bool {
+    let source = Some(args.model.name()).filter(|name| *name != BUILTIN);
+    let source = source.and_then(|name| std::fs::canonicalize(name).ok());
+    // A directory is replaced with all that is in it.
+    source.zip(std::fs::canonicalize(&args.out).ok()).is_some_and(|(source, out)| source.starts_with(out))
+}
+
 /// `0.5%`; `0.005` too, as long as nobody can have meant percent.
 fn share(text: &str) -> Result<f64, String> {
     let expected = "a share below 100% is expected, such as 0.5%";
@@ -334,7 +352,9 @@ fn share(text: &str) -> Result<f64, String> {
     let share = match text.trim().strip_suffix('%') {
         Some(percent) => 0.01 * number(percent)?,
         None => match number(text)? {
-            share if share > 0.1 => return Err(format!("{text}% or {}%? Write it with a percent sign", 100.0 * share)),
+            share if share >= 0.1 => {
+                return Err(format!("{text}% or {}%? Write it with a percent sign", 100.0 * share));
+            }
             share => share,
         },
     };
@@ -359,9 +379,14 @@ mod tests {
     #[test]
     fn half_a_percent_is_not_half() {
         assert_eq!(["0.5%", "0", "0.005", " 20 %"].map(|text| share(text).unwrap()), [0.005, 0.0, 0.005, 0.2]);
-        for (text, said) in
-            [("0.5", "0.5% or 50%"), ("1", "1% or 100%"), ("100%", "below"), ("-1%", "below"), ("x", "such as")]
-        {
+        for (text, said) in [
+            ("0.5", "0.5% or 50%"),
+            ("0.1", "0.1% or 10%"),
+            ("1", "1% or 100%"),
+            ("100%", "below"),
+            ("-1%", "below"),
+            ("x", "such as"),
+        ] {
             let told = share(text).unwrap_err();
             assert!(told.contains(said), "{text}: {told}");
         }

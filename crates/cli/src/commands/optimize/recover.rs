@@ -1,7 +1,7 @@
 //! Rounds of economising and fine-tuning: each goes further than answers would allow, and training brings them back.
 
 use super::data::Data;
-use super::searching::{Found, Teller, Work};
+use super::searching::{Ended, Found, Teller, Work};
 use super::tutor::{AnalysisArg, Tutor};
 use super::{OptimizeArgs, searching};
 use crate::failure::Failure;
@@ -49,6 +49,7 @@ pub fn search(
     rows: &Dataset,
     settings: &Settings,
     work: &Work<'_>,
+    marks: &str,
 ) -> Result<Found, Failure> {
     let directory = args.rounds();
     let failed = |e: std::io::Error| Failure::new(format!("{}: {e}", directory.display()));
@@ -67,15 +68,18 @@ pub fn search(
         directory: &directory,
     };
     let found = match args.tutor.analysis {
-        AnalysisArg::Evaluate => work.search(args, settings, None)?,
+        AnalysisArg::Evaluate => work.search(args, settings, marks, None)?,
         AnalysisArg::Finetune => {
             let mut few = rows.clone();
             few.thin(args.tutor.analysis_rows, args.seed);
             let brief = Tutor { rows: &few, epochs: 1, average: 1, ..tutor };
-            work.search(args, settings, Some(&mut |model: &Model| brief.try_out(model)))?
+            work.search(args, settings, marks, Some(&mut |model: &Model| brief.try_out(model)))?
         }
     };
-    let mut found = if found.complete { recover(args, data, settings, work, tutor, found)? } else { found };
+    let mut found = match found.ended {
+        Ended::Whole => recover(args, data, settings, work, tutor, found),
+        _ => found,
+    };
     found.best = best(&found, settings);
     Ok(found)
 }
@@ -95,29 +99,25 @@ fn recover(
     work: &Work<'_>,
     tutor: Tutor<'_>,
     found: Found,
-) -> Result<Found, Failure> {
+) -> Found {
     let mut rounds = Rounds { args, data, settings, first: work, tutor, left: args.tutor.rounds, found };
     let ended = match settings.strategy {
         Strategy::Cost => rounds.all(),
         _ => rounds.last(),
     };
     let mut found = rounds.found;
-    let complete = match ended {
-        Ok(complete) => complete,
-        Err(Failure::Interrupted) => false,
+    found.ended = match ended {
+        Ok(true) => Ended::Whole,
+        Ok(false) => Ended::Stopped,
+        // After Ctrl-C, whatever failed did so because of it.
+        Err(_) if interrupt::asked() => Ended::Stopped,
         // Whatever failed, what was found before it is worth having.
-        Err(failure) => {
-            found.notes.push(format!("fine-tuning ended early: {}", failure.message().unwrap_or("it was stopped")));
-            true
-        }
+        Err(failure) => Ended::Failed(failure.message().unwrap_or("nothing says why").into()),
     };
-    found.complete &= complete;
-    if !complete {
-        console::note(
-            "stopped: finishing the best so far (Ctrl-C again leaves at once); --resume goes on with the search",
-        );
+    if let Some(note) = found.ended.at_once() {
+        console::note(&note);
     }
-    Ok(found)
+    found
 }
 
 impl Rounds<'_> {

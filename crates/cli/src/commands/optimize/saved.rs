@@ -75,9 +75,12 @@ pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(),
 pub fn by_fresh_process() -> Result<Measured, Failure> {
     let failed = |why: String| Failure::new(format!("the saved model could not be measured: {why}"));
     let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    // Right behind the command's name: behind `--` it would be an argument.
+    let mut given = std::env::args_os().skip(1);
     let output = Command::new(program)
-        .args(std::env::args_os().skip(1))
+        .args(given.next())
         .arg("--measure")
+        .args(given)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

@@ -17,8 +17,9 @@ use sparing_optimize::{
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
 use sparing_report::Focus;
-use sparing_tasks::Dataset;
+use sparing_tasks::{Dataset, Fingerprint};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// Texts that values are calibrated with: there is little to learn, and it is soon learnt.
@@ -46,8 +47,7 @@ pub struct Found {
     pub tried: Vec<Tried>,
     /// Index of the best; `None` if nothing is good enough.
     pub best: Option<usize>,
-    /// Whether it came to its own end.
-    pub complete: bool,
+    pub ended: Ended,
     /// What did not pay by the clock.
     pub given_up: Vec<GivenUp>,
     /// What else there is to say of it.
@@ -57,6 +57,45 @@ pub struct Found {
     /// What it knows of recipes, as they are without training.
     #[cfg_attr(not(feature = "train"), allow(dead_code))]
     pub journal: Journal,
+}
+
+/// How a search came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// There was nothing left to try.
+    Whole,
+    /// It was asked to stop.
+    Stopped,
+    /// A training failed, and this is why.
+    #[cfg_attr(not(feature = "train"), allow(dead_code))]
+    Failed(String),
+}
+
+impl Ended {
+    /// What to say at once, before the best so far is finished.
+    pub fn at_once(&self) -> Option<String> {
+        match self {
+            Ended::Whole => None,
+            Ended::Stopped => Some(
+                "stopped: finishing the best so far (Ctrl-C again leaves at once); --resume goes on with the search"
+                    .into(),
+            ),
+            Ended::Failed(why) => Some(format!("fine-tuning failed: {why}; finishing the best so far")),
+        }
+    }
+
+    /// What to say in the report.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Ended::Whole => None,
+            Ended::Stopped => {
+                Some("the search was stopped before its end; the same command with --resume goes on".into())
+            }
+            Ended::Failed(why) => Some(format!(
+                "fine-tuning failed: {why}; what was found before is saved, and the same command with --resume goes on"
+            )),
+        }
+    }
 }
 
 impl Found {
@@ -153,11 +192,13 @@ impl<'a> Work<'a> {
     }
 
     /// Searches, telling what is tried.
+    /// `marks`: of what may change under the same name, see [`marks`].
     /// `tune`: trains candidates before they are judged.
     pub fn search(
         &self,
         args: &OptimizeArgs,
         settings: &Settings,
+        marks: &str,
         tune: Option<&mut Tune<'_>>,
     ) -> Result<Found, Failure> {
         let path = args.journal();
@@ -167,7 +208,7 @@ impl<'a> Work<'a> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|e| Failure::new(format!("{}: {e}", parent.display())))?;
         }
-        let journal = Journal::open(&path, &about(args, settings))?;
+        let journal = Journal::open(&path, &about(args, settings, marks))?;
         if !journal.is_empty() {
             console::note(&format!("{} candidates were tried before", journal.len()));
         }
@@ -179,17 +220,15 @@ impl<'a> Work<'a> {
         if let Some(tune) = tune {
             search.tune = Some(tune);
         }
-        let complete = search.run()?;
+        let ended = if search.run()? { Ended::Whole } else { Ended::Stopped };
         let (tried, given_up) = (search.tried, search.given_up);
         let journal = if search.tune.is_some() { Journal::default() } else { search.journal };
         teller.end();
-        if !complete {
-            console::note(
-                "stopped: finishing the best so far (Ctrl-C again leaves at once); --resume goes on with the search",
-            );
+        if let Some(note) = ended.at_once() {
+            console::note(&note);
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
-        Ok(Found { tried, best, complete, given_up, notes: Vec::new(), trained: BTreeMap::new(), journal })
+        Ok(Found { tried, best, ended, given_up, notes: Vec::new(), trained: BTreeMap::new(), journal })
     }
 
     /// Where size matters: the best candidate once more with its maps in int8, which take a quarter of the memory of floats. It
@@ -230,14 +269,26 @@ impl<'a> Work<'a> {
 }
 
 /// What the journal is about: what changes the trials' results.
-fn about(args: &OptimizeArgs, settings: &Settings) -> String {
+fn about(args: &OptimizeArgs, settings: &Settings, marks: &str) -> String {
     let settings = serde_json::to_string(settings).unwrap_or_default();
     // More rounds may be asked for, and another device.
     let TutorArgs { recover, analysis, analysis_rows, train, train_rows, average, epochs, .. } = &args.tutor;
     let TutorArgs { update_rows, lr, hard, hidden, .. } = &args.tutor;
     let first = (recover, analysis, analysis_rows, train, train_rows, average);
     let training = (first, epochs, update_rows, lr, hard, hidden);
-    format!("{} {:?} {:?} {training:?} {settings}", args.model.name(), args.precision, args.data)
+    format!("{} {:?} {:?} {training:?} {settings} {marks}", args.model.name(), args.precision, args.data)
+}
+
+/// Tells a model and rows apart from others that came from the same places.
+pub fn marks(model: &Model, rows: &[&Dataset]) -> Result<String, Failure> {
+    let mut contents = String::new();
+    for example in rows.iter().flat_map(|rows| &rows.examples) {
+        // Debug quotes: where a text ends is part of it.
+        let _ = write!(contents, "{:?}{:?}{:?}", example.text, example.pair, example.label);
+    }
+    let plan = serde_json::to_string(&model.plan).unwrap_or_default();
+    let Fingerprint { model, configuration, details } = Fingerprint::new(model, plan, contents.as_bytes())?;
+    Ok(format!("{model} {configuration} {details}"))
 }
 
 /// Looks at what maps read, and works out what can be spared.
@@ -370,7 +421,17 @@ fn counted(phase: &str, done: usize, of: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::{Ended, counted};
+
+    #[test]
+    fn a_failure_is_not_called_a_stop() {
+        let told = |ended: &Ended| [ended.at_once(), ended.note()].map(Option::unwrap_or_default);
+        assert_eq!(told(&Ended::Whole), ["", ""]);
+        assert!(told(&Ended::Stopped).iter().all(|text| text.contains("stopped") && text.contains("--resume")));
+        let failed = told(&Ended::Failed("no space left".into()));
+        assert!(failed.iter().all(|text| text.contains("failed: no space left") && !text.contains("stopped")));
+        assert!(failed[1].contains("--resume"), "{failed:?}");
+    }
 
     #[test]
     fn nobody_pretends_to_know_the_end() {

@@ -1,0 +1,55 @@
+//! `sparing optimize --recover`: what is wrong with its rows, and a training that fails.
+#![cfg(feature = "train")]
+
+mod common;
+
+use common::{file, fixture, labelled, sparing};
+use std::path::Path;
+
+#[test]
+fn labels_that_do_not_fit_are_told_before_the_search() {
+    let model = fixture("bert-classify-text");
+    let (table, data) = labelled(&model, 120);
+    let rows: String = (0..40).map(|i| format!("text {i},{}\n", ["ham", "spam"][i % 2])).collect();
+    let (_wrong, wrong) = file("wrong.csv", format!("review,stars\n{rows}"));
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m").display().to_string();
+    let recover =
+        |train: &str| sparing(&["optimize", &model, "--data", &data, "--out", &out, "--recover", "--train", train]);
+    let told = recover(&wrong).error(1);
+    assert!(told.contains("wrong.csv") && told.contains("ham"), "{told}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // The same file is the same file, whatever it is called.
+    let again = table.path().join("..").join(table.path().file_name().unwrap()).join("mine.csv");
+    let told = recover(again.to_str().unwrap()).error(2);
+    assert!(told.contains("training needs others"), "{told}");
+}
+
+#[test]
+fn a_training_that_failed_goes_on_once_it_can() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 120);
+    let (_other, rows) = labelled(&model, 100);
+    let folder = tempfile::tempdir().unwrap();
+    let there = |name: &str| folder.path().join(name);
+    // Something is in the way of the first training.
+    std::fs::create_dir(there(".m.rounds")).unwrap();
+    std::fs::write(there(".m.rounds/round-1-before"), "").unwrap();
+    let out = there("m").display().to_string();
+    let args = ["optimize", &model, "--data", &data, "--out", &out, "--group", "4", "--json", "--resume"];
+    let how = ["--recover", "--train", &rows, "--rounds", "1", "--epochs", "1", "--economies", "heads,width"];
+    let run = || sparing(&[&args[..], &how, &["--max-loss", "20%"]].concat());
+    let report = run().json();
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("fine-tuning failed") && notes.contains("round-1-before") && notes.contains("--resume"));
+    assert!(!notes.contains("stopped"), "{notes}");
+    let is_there = |name: &str| Path::exists(&there(name));
+    assert!(is_there("m/report.json") && is_there(".m.search.jsonl") && is_there(".m.rounds"));
+    std::fs::remove_file(there(".m.rounds/round-1-before")).unwrap();
+    let ran = run();
+    assert!(ran.err.contains("were tried before"), "{}", ran.err);
+    let report = ran.json();
+    assert!(!report["notes"].to_string().contains("failed"), "{}", report["notes"]);
+    assert!(report["candidates"].to_string().contains("fine-tuned"));
+    assert!(!is_there(".m.search.jsonl") && !is_there(".m.rounds"));
+}
