@@ -67,7 +67,7 @@ fn forms(kind: Kind) -> Vec<(Kind, bool)> {
 }
 
 /// Every round of inversion has four products of the landmarks' matrices: at 128 landmarks and heads of width 32 six rounds are
-/// more than all else up to 3072 tokens.
+/// more than all else up to about 3000 tokens.
 #[test]
 fn inversion_is_counted() {
     let of = |rounds: usize| {
