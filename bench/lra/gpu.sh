@@ -4,17 +4,17 @@
 #   bench/lra/gpu.sh SPARING DATA RUNS      the same call goes on where the last one ended
 #
 # SPARING: the program, built with `cargo build --release --features train,cuda`
-# DATA:    prepared data; ListOps and Pathfinder are made here if they are missing, text and image must have been
-#          prepared where the public files are and carried
+# DATA:    prepared data; ListOps, Pathfinder and Path-X are made here if they are missing; text, image and
+#          wikipedia-retrieval must have been prepared where the public files are and carried
 # RUNS:    a directory per training, logs/, failures.txt (what failed and its last line) and table.md
 #
 # Settings, by the environment:
 #   UNTIL_SECONDS 480       every training stops by itself then, is tested and recorded; plan a minute more for that
 #   PARALLEL      14        processes
-#   HEAVY         2         of them on the longest task with a mechanism that makes an n x n matrix
-#   MEMORY        125       GiB of the GPU to share out, by the guesses below
+#   HEAVY         2         of them on text, wikipedia-retrieval or path-x with a mechanism that makes an n x n matrix
+#   MEMORY        125       GiB of the GPU to share out, by the guesses below; what is guessed to need more runs alone
 #   CONFIG        short     updates, batches and rates: bench/lra/short.json
-#   TASKS, ATTENTION        what to train; all four and all
+#   TASKS, ATTENTION        what to train; image, pathfinder, listops and text, and all mechanisms
 #   DEVICE        cuda
 #   KEEP          RUNS/records.tar.gz   records, logs and table, written anew every few seconds
 #   SPEED         240       seconds for speeds and memory at LENGTHS after the trainings, one process alone; 0: none
@@ -64,24 +64,54 @@ job() { # attention, tasks: where they do not get through together, each by itse
     done
 }
 
-# Lines of GiB, attention, tasks; the largest first. Tasks share a process: its kernels are compiled once.
+# GiB that a mechanism with an n x n matrix takes on a task in the batches of short.json: text's 16 sequences of 4000 tokens
+# take 26, retrieval's are twice as many, Path-X's 8 of 16384 have eight times as many pairs. Nothing for what is not heavy.
+heavy_on() {
+    local size
+    case $1 in
+    text) size=26 ;;
+    wikipedia-retrieval) size=52 ;;
+    path-x) size=218 ;;
+    *) return ;;
+    esac
+    echo $((size < memory ? size : memory))
+}
+
+# Lines of GiB, attention, tasks; the largest first. Tasks share a process: its kernels are compiled once. Heavy ones do not:
+# what a process has reserved for one stays reserved.
 queue=()
-others=() longest=()
-for task in $tasks; do [ "$task" = text ] && longest+=("$task") || others+=("$task"); done
+others=() longest=() light=6
+for task in $tasks; do
+    [ -n "$(heavy_on "$task")" ] && longest+=("$task") || others+=("$task")
+    # Twice the tokens of text's batches.
+    case $task in wikipedia-retrieval | path-x) light=12 ;; esac
+done
 for kind in $attention; do
     if [[ " ${squares//$'\n'/ } " == *" $kind "* ]]; then
-        [ ${#longest[@]} -gt 0 ] && queue=("26 $kind ${longest[*]}" "${queue[@]}")
+        for task in "${longest[@]}"; do queue=("$(heavy_on "$task") $kind $task" "${queue[@]}"); done
         [ ${#others[@]} -gt 0 ] && queue+=("18 $kind ${others[*]}")
     fi
 done
 for kind in $attention; do
-    [[ " ${squares//$'\n'/ } " == *" $kind "* ]] || queue+=("6 $kind $tasks")
+    [[ " ${squares//$'\n'/ } " == *" $kind "* ]] || queue+=("$light $kind $tasks")
 done
 
 for task in $tasks; do
     case $task in
+    listops | pathfinder | path-x) ;;
+    *)
+        if [ ! -f "$data/$task/test.lra" ]; then
+            echo "$data/$task/test.lra is missing: run \`sparing lra prepare $task --data PUBLIC --out $data\` where the public files are" >&2
+            exit 2
+        fi
+        ;;
+    esac
+done
+for task in $tasks; do
+    case $task in
     listops) prepare listops 32000 & ;;
     pathfinder) prepare pathfinder 48000 & ;;
+    path-x) prepare path-x 20000 & ;;
     esac
 done
 wait

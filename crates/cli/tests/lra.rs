@@ -43,6 +43,9 @@ mod with_training {
         let message = other(&["--lr", "0.5"]);
         assert!(message.contains("the rate differs") && message.contains("--out"), "{message}");
         assert!(other(&["--test-examples", "2"]).contains("the test examples differ"));
+        let elsewhere = at("elsewhere");
+        let absurd = [&how[..8], &[&elsewhere, "--lr=-1"], &less].concat();
+        assert!(sparing(&absurd).error(1).contains("--lr"));
         let (table, picture) = (at("table.md"), at("picture.svg"));
         sparing(&["lra", "table", &runs, "--out", &table, "--picture", &picture, "--speed-of", "listops"]).ok();
         let table = std::fs::read_to_string(table).unwrap();
@@ -103,6 +106,31 @@ mod with_training {
         let table = sparing(&["lra", "table", &runs]).ok();
         assert!(table.contains("- out of luck: full at 64") && table.contains("| linear |"), "{table}");
         assert!(run(&["--length", "64", "--retry", "--json"]).json_lines()[0]["failure"].is_null());
+    }
+
+    /// A configuration that has changed under its name, or does not say what it was, is measured anew.
+    #[test]
+    fn figures_of_another_encoder_are_measured_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().display().to_string();
+        let (config, file) = (folder.path().join("mine.json"), folder.path().join("speed/mine-linear-64-2-cpu.json"));
+        let small = include_str!("../../train/configs/lra/small.json");
+        let run = |text: &str| {
+            std::fs::write(&config, text).unwrap();
+            let how =
+                ["lra", "speed", "--attention", "linear", "--batch", "2", "--each", "0", "--length", "64", "--json"];
+            let config = config.display().to_string();
+            sparing(&[&how[..], &["--out", &runs, "--config", &config]].concat()).json_lines().remove(0)
+        };
+        let first = run(small);
+        assert_eq!(run(small), first, "measured once");
+        let wider = run(&small.replace("\"mlp\": 128", "\"mlp\": 256"));
+        assert!(wider["parameters"].as_u64() > first["parameters"].as_u64(), "{wider}");
+        let mut silent = wider.clone();
+        silent.as_object_mut().unwrap().remove("training");
+        silent["parameters"] = 1.into();
+        std::fs::write(&file, silent.to_string()).unwrap();
+        assert_eq!(run(small)["parameters"], first["parameters"]);
     }
 
     #[test]

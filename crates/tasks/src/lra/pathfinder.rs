@@ -242,51 +242,51 @@ pub(crate) fn make(task: Task, part: Part, wanted: &Wanted, told: &mut dyn FnMut
 }
 
 #[cfg(test)]
+mod trace;
+
+#[cfg(test)]
 mod tests {
     use super::super::cheap::best_rule;
     use super::*;
 
     const TASKS: [Task; 2] = [Task::Pathfinder, Task::PathX];
 
-    /// Whether a walk over pixels brighter than this in steps no longer than that comes from one dot to the other.
-    fn walk(side: usize, pixels: &[u8], dots: [Point; 2], bright: u8, step: f64) -> bool {
-        let side = side as isize;
-        let [from, to] = dots.map(|dot| (dot.0.round() as isize, dot.1.round() as isize));
-        let reach = step.floor() as isize;
-        let mut seen = vec![false; pixels.len()];
-        let mut open = vec![from];
-        while let Some((x, y)) = open.pop() {
-            if std::mem::replace(&mut seen[(y * side + x) as usize], true) {
-                continue;
-            }
-            let around = (-reach..=reach).flat_map(|r| (-reach..=reach).map(move |c| (c, r)));
-            let near = around.filter(|(c, r)| ((r * r + c * c) as f64).sqrt() <= step).map(|(c, r)| (x + c, y + r));
-            let inside = near.filter(|(x, y)| (0..side).contains(x) && (0..side).contains(y));
-            open.extend(inside.filter(|(x, y)| pixels[(y * side + x) as usize] > bright));
-        }
-        seen[(to.1 * side + to.0) as usize]
-    }
-
-    /// The label is in the picture: a walk from dot to dot along dashes tells it far better than chance, though it takes a
-    /// wrong turn now and then, in small pictures more than in large ones.
+    /// The label is in the pixels: whoever follows curves dash by dash from dot to dot has it right 93 times in a hundred in small
+    /// pictures and 99 in large ones, by a threshold found on other pictures. What is had at the dots alone, in which directions
+    /// their dashes leave them, tells far less, though it is read here where the curves were drawn.
     #[test]
     fn dots_are_connected_or_not() {
-        for (task, bright, step, share) in [(Task::Pathfinder, 20, 1.5, 0.62), (Task::PathX, 100, 4.2, 0.88)] {
+        for (task, count, share) in [(Task::Pathfinder, 600, 0.88), (Task::PathX, 200, 0.95)] {
             let scene = Scene::of(task);
             let mut random = Random::new(1);
-            let (mut right, mut positive, count) = (0, 0, 400);
+            let (mut followed, mut looked) = (Vec::new(), Vec::new());
             for _ in 0..count {
                 let drawing = scene.place(&mut random);
                 let pixels = scene.pixels(&drawing);
                 assert_eq!(pixels.len(), task.length());
-                let walked = walk(scene.side, &pixels, drawing.dots, bright, step);
-                right += usize::from(walked == drawing.connected);
-                positive += usize::from(drawing.connected);
+                followed.push((trace::cost(&scene, &pixels, drawing.dots), drawing.connected));
+                looked.push((towards_each_other(&drawing), drawing.connected));
             }
+            let positive = followed.iter().filter(|case| case.1).count();
             // Five deviations.
-            assert!((150..=250).contains(&positive), "{positive}");
-            assert!(right as f64 > share * count as f64, "{}: {right} of {count}", task.name());
+            assert!(positive.abs_diff(count / 2) as f64 <= 2.5 * (count as f64).sqrt(), "{positive}");
+            let (right, cheap) = (best_rule(&followed), best_rule(&looked));
+            assert!(right > share, "{}: {right}", task.name());
+            assert!(cheap < 0.75, "{}: directions at the dots tell {cheap}", task.name());
         }
+    }
+
+    /// How much the dashes at the dots point to the other dot: the sum of both cosines.
+    fn towards_each_other(drawing: &Drawing) -> f64 {
+        let towards = |dot: Point, other: Point| {
+            let dashes = drawing.curves.iter().flat_map(|curve| curve.chunks_exact(2));
+            let ends = dashes.flat_map(|dash| [(dash[0], dash[1]), (dash[1], dash[0])]);
+            let away = ends.filter(|(end, _)| *end == dot).map(|(_, away)| away).next().unwrap();
+            let (dash, there) = ((away.0 - dot.0, away.1 - dot.1), (other.0 - dot.0, other.1 - dot.1));
+            (dash.0 * there.0 + dash.1 * there.1) / dash.0.hypot(dash.1) / there.0.hypot(there.1)
+        };
+        let [one, two] = drawing.dots;
+        towards(one, two) + towards(two, one)
     }
 
     /// Curves keep their distance from each other and from themselves, and have as many dashes as they should.

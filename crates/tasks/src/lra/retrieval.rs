@@ -149,7 +149,8 @@ mod tests {
         let wanted = Wanted { examples: 1000, length: 1000, shortest: 0, seed: 1 };
         let set = make(Part::Train, &wanted, folder.path(), &mut |_| true).unwrap();
         let examples: Vec<_> = (0..set.len()).map(|number| set.example(number)).collect();
-        let statistics: [fn([&[u8]; 2]) -> usize; 4] = [
+        type Statistic = fn([&[u8]; 2]) -> usize;
+        let statistics: [Statistic; 4] = [
             |[a, _]| a.len(),
             |[_, b]| b.len(),
             |[a, b]| a.len().abs_diff(b.len()),

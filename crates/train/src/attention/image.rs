@@ -40,6 +40,9 @@ impl Attention for Image {
     fn attend(&self, input: &Input<'_>) -> Result<Tensor<3>, Error> {
         self.fits(input.layout.columns)?;
         let (before, columns) = (input.layout.before, columns(self.columns, &input.layout, self.block));
+        // One row that holds all is as good as a longer one, whose squares would be nothing but filling.
+        let pixels = input.layout.longest.saturating_sub(before).max(1);
+        let columns = columns.min(pixels.next_multiple_of(self.block));
         input.by_head(|heads| Ok(self.mix(&Picture::new(heads, before), columns)))
     }
 }

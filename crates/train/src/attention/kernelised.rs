@@ -2,7 +2,7 @@
 
 use super::blocks::{band, join, split};
 use super::input::HIDDEN;
-use super::work::{chain, product};
+use super::work::{chain, each, product};
 use burn::tensor::Tensor;
 
 /// Tokens whose past is summed together in the causal form.
@@ -46,17 +46,18 @@ fn past(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Tensor<3> {
     let length = query.dims()[1];
     let size = BLOCK.min(length);
     let [query, key, value] = [query, key, value].map(|x| split(x, size));
-    let each = product(key.clone().transpose(), value.clone());
-    let [groups, blocks, features, columns] = each.dims();
+    let own = product(key.clone().transpose(), value.clone());
+    let [groups, blocks, features, columns] = own.dims();
     // What all blocks before have summed up.
-    let nothing = Tensor::zeros([groups, 1, features, columns], &each.device());
+    each(own.dims(), 1);
+    let nothing = Tensor::zeros([groups, 1, features, columns], &own.device());
     let before =
-        if blocks == 1 { nothing } else { Tensor::cat(vec![nothing, each.slice_dim(1, 0..blocks - 1).cumsum(1)], 1) };
+        if blocks == 1 { nothing } else { Tensor::cat(vec![nothing, own.slice_dim(1, 0..blocks - 1).cumsum(1)], 1) };
     let within = product(query.clone(), key.transpose()).tril(0);
     join(product(query, before) + product(within, value), length)
 }
 
-/// `mix_weighted` over keys up to each query. What is divided out is the largest weight up to the query, so that no later key,
+/// `mix_weighted` over keys up to each query; blocks are summed in O(n / 64 · log n · features · width). What is divided out is the largest weight up to the query, so that no later key,
 /// however large, changes anything.
 fn weighted_past(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
     let [groups, length, _] = value.dims();
@@ -64,8 +65,8 @@ fn weighted_past(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, weight: Ten
     let value = Tensor::cat(vec![value.clone(), Tensor::ones([groups, length, 1], &value.device())], 2);
     let [query, key, value, weight] = [query, key, value, weight].map(|x| split(x, size));
     let most = weight.clone().detach().max_dim(2);
-    let each = product(key.clone().transpose(), value.clone() * (weight.clone() - most.clone()).exp());
-    let Scanned { most, sums } = Scanned { most, sums: each }.up_to_each().shifted(1);
+    let sums = product(key.clone().transpose(), value.clone() * (weight.clone() - most.clone()).exp());
+    let Scanned { most, sums } = Scanned { most, sums }.up_to_each().shifted(1);
     // The weights of the own block's keys up to each query, `[groups, blocks, size, size]`.
     let own = weight.swap_dims(2, 3) + band(size, 0, 0, |q, k| k <= q, &key.device());
     let largest = own.clone().detach().max_dim(3);
@@ -105,6 +106,7 @@ impl Scanned {
         let mut by = 1;
         while by < blocks {
             let before = self.shifted(by);
+            each(self.sums.dims(), 3);
             let most = self.most.clone().max_pair(before.most.clone());
             let sums = self.sums * (self.most - most.clone()).exp() + before.sums * (before.most - most.clone()).exp();
             self = Scanned { most, sums };

@@ -3,7 +3,7 @@
 use super::fresh::{Begin, Fresh, Sizes};
 use super::full::full;
 use super::input::{Input, folded};
-use super::work::softmax;
+use super::work::{each, softmax};
 use super::{Attention, knob};
 use crate::layers;
 use burn::tensor::Tensor;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Half of the channels attend to all tokens, the other half are convolved with near ones. Time and memory O(n²) as full
-/// attention, of half the width.
+/// attention, of half the width, and O(n · kernel) for the convolution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongShort {
@@ -101,6 +101,7 @@ impl LongShort {
             padded.push(zeros(kernel - 1 - before));
         }
         let padded = Tensor::cat(padded, 1);
+        each([groups, length, width], 2 * kernel);
         let terms = (0..kernel)
             .map(|at| padded.clone().slice_dim(1, at..at + length) * weights.clone().slice_dim(2, at..at + 1));
         terms.reduce(|sum, term| sum + term).ok_or_else(|| Error::new("attention: a kernel of nothing"))

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 
 /// Nyström's method with the means of segments as landmarks: three softmaxes of `n x m`, `m x m` and `m x n`, the middle one
-/// inverted by iteration. Segments are of one size, so that shorter sequences have fewer. Time and memory O(n · landmarks). No
-/// causal form.
+/// inverted by iteration. Segments are of one size, so that shorter sequences have fewer. Time O(n · landmarks), and
+/// O(rounds · landmarks³) for the inverse, which is more than all else up to about n = rounds · landmarks² / head width; memory O(n · landmarks).
+/// No causal form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nystrom {

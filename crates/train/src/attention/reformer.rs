@@ -4,7 +4,7 @@ use super::blocks::{Table, join, split};
 use super::fresh::{Fresh, Sizes, orthogonal};
 use super::input::{HIDDEN, Heads, Input, constant, like, places, plain};
 use super::permute::Order;
-use super::work::{product, softmax};
+use super::work::{each, product, softmax};
 use super::{Attention, knob, rounds, some_tokens};
 use crate::random::Random;
 use burn::tensor::{Int, Tensor};
@@ -31,6 +31,8 @@ pub struct Reformer {
 
 /// The score of a token with itself: it looks there only if there is nothing else.
 const SELF: f32 = -1e5;
+/// What comparing a query with a key costs: a difference, where it lies, and what follows for the mask.
+const COMPARISON: usize = 4;
 
 impl Attention for Reformer {
     fn check(&self) -> Result<(), Error> {
@@ -108,6 +110,7 @@ impl Reformer {
         let shape = scores.dims();
         // A number of each sorted query less that of each key in its window.
         let apart = |of_token: Tensor<3>| {
+            each(shape, COMPARISON);
             let sorted = split(order.apply(of_token), size);
             sorted.clone().expand(shape) - before.gather(sorted).swap_dims(2, 3).expand(shape)
         };

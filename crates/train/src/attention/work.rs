@@ -8,7 +8,8 @@ use std::cell::Cell;
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
-    /// Multiplications, additions and exponentials of products, maps and softmaxes.
+    /// Multiplications, additions and exponentials of products, maps and softmaxes, and of what else grows with the length by
+    /// more than a number per token and channel: convolutions, scans, comparisons.
     pub operations: u64,
     /// Numbers that were made on the host (masks, positions), gathered, put in another order or chosen from.
     pub moved: u64,
@@ -31,6 +32,11 @@ fn done(operations: u64, moved: u64) {
 
 fn add(operations: u64) {
     done(operations, 0);
+}
+
+/// Counts operations on single numbers that are no product of matrices: so many on each number of a shape.
+pub(crate) fn each<const D: usize>(shape: [usize; D], operations: usize) {
+    add((operations * shape.iter().product::<usize>()) as u64);
 }
 
 /// Counts numbers that are made, gathered, ordered or chosen from.

@@ -1,11 +1,12 @@
 //! What is trained and how, as data.
 
-use crate::attention::{Kind, Sizes, knob};
-use crate::{AdamOptions, Schedule};
+use crate::attention::{Kind, Sizes, catalogue, knob};
+use crate::{AdamOptions, Schedule, Warmup};
 use serde::{Deserialize, Serialize};
 use sparing_model::Error;
 use sparing_tasks::lra::Task;
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
 /// The encoder, without its attention.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,12 +71,16 @@ pub struct Training {
     pub adam: AdamOptions,
     /// Dropout of hidden states.
     pub dropout: f64,
+    /// Mechanisms by name whose knobs are not those of the catalogue here.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attention: BTreeMap<String, Kind>,
 }
 
 /// More than any encoder that can be trained has.
 const MOST_WIDTH: usize = 1 << 16;
 const MOST_LAYERS: usize = 1 << 10;
 const MOST_TOKENS: usize = 1 << 20;
+const MOST_RATE: f64 = 100.0;
 
 impl EncoderConfig {
     /// Sizes of a layer for sequences of up to `length` tokens.
@@ -106,10 +111,36 @@ pub fn recipes(name: &str, text: Option<&str>) -> Result<Recipes, Error> {
             )));
         }
     };
-    serde_json::from_str(text).map_err(|e| Error::new(format!("{name}: not a configuration ({e})")))
+    let recipes: Recipes =
+        serde_json::from_str(text).map_err(|e| Error::new(format!("{name}: not a configuration ({e})")))?;
+    recipes.iter().try_for_each(|(task, training)| training.known(&format!("{name}: {task}")))?;
+    Ok(recipes)
 }
 
 impl Training {
+    /// Refuses knobs of mechanisms that the catalogue does not have, or has as another kind: nobody would ever ask for them.
+    fn known(&self, place: &str) -> Result<(), Error> {
+        let known = catalogue()?;
+        for (name, kind) in &self.attention {
+            let same = |other: &Kind| discriminant(other) == discriminant(kind);
+            if !known.iter().any(|(other, usual)| other == name && same(usual)) {
+                return Err(Error::new(format!(
+                    "{place}: attention {name:?} is no mechanism of the catalogue, or of another kind there; give your own to --attention"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The mechanisms of the catalogue, with the knobs that they have here.
+    pub fn catalogue(&self) -> Result<Vec<(String, Kind)>, Error> {
+        let own = |(name, usual): (String, Kind)| {
+            let kind = self.attention.get(&name).cloned().unwrap_or(usual);
+            (name, kind)
+        };
+        Ok(catalogue()?.into_iter().map(own).collect())
+    }
+
     /// Refuses what makes no sense, or more than any machine holds.
     pub fn check(&self, kind: &Kind) -> Result<(), Error> {
         let e = &self.encoder;
@@ -131,12 +162,27 @@ impl Training {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::new(format!("dropout {}: a number from 0 to 1 is expected", self.dropout)));
         }
+        self.check_rate()?;
         let mechanism = kind.mechanism();
         kind.check(&e.sizes(self.length))?;
         if e.causal && !mechanism.causal() {
             return Err(Error::new("this attention has no causal form; take another, or leave causal out"));
         }
         Ok(())
+    }
+
+    /// Refuses a rate that goes up the loss, or nowhere.
+    fn check_rate(&self) -> Result<(), Error> {
+        let Schedule { rate, warmup, .. } = self.schedule;
+        if !(rate > 0.0 && rate <= MOST_RATE) {
+            return Err(Error::new(format!("rate {rate}: a number above 0 and up to {MOST_RATE} is expected (--lr)")));
+        }
+        match warmup {
+            Warmup::Ratio(ratio) if !(0.0..=1.0).contains(&ratio) => {
+                Err(Error::new(format!("warmup ratio {ratio}: a number from 0 to 1 is expected")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The training of a task.
@@ -149,7 +195,6 @@ impl Training {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::catalogue;
 
     /// Every mechanism fits every task of both configurations.
     #[test]
@@ -159,13 +204,68 @@ mod tests {
             for task in Task::ALL {
                 let training = Training::of(&recipes, task).unwrap();
                 assert_eq!(training.length, task.length(), "{name} {}", task.name());
-                for (_, kind) in catalogue().unwrap() {
+                for (_, kind) in training.catalogue().unwrap() {
                     training.check(&kind).unwrap();
                     kind.mechanism().fits(task.side()).unwrap();
                 }
             }
         }
         assert!(recipes("large", None).unwrap_err().to_string().contains("small and benchmark"));
+    }
+
+    /// The benchmark's own configuration has the arena's knobs where they differ from the catalogue's; the small one has none.
+    #[test]
+    fn the_benchmark_has_its_own_knobs() {
+        let of = |name: &str, task: Task, mechanism: &str| {
+            let recipes = recipes(name, None).unwrap();
+            let all = Training::of(&recipes, task).unwrap().catalogue().unwrap();
+            let (_, kind) = all.into_iter().find(|(name, _)| name == mechanism).unwrap();
+            serde_json::to_value(kind).unwrap()
+        };
+        for task in Task::ALL {
+            let benchmark = |mechanism: &str| of("benchmark", task, mechanism);
+            let block = if task.side().is_some() { 64 } else { 50 };
+            assert_eq!(benchmark("local")["block"], block, "{}", task.name());
+            assert_eq!(benchmark("linformer")["rank"], 16);
+            assert_eq!((&benchmark("reformer")["buckets"], &benchmark("reformer")["hashes"]), (&10.into(), &1.into()));
+            assert_eq!(benchmark("sinkhorn")["block"], 50);
+            assert_eq!(benchmark("longformer")["window"], 512);
+            assert_eq!((&benchmark("bigbird")["block"], &benchmark("bigbird")["random"]), (&64.into(), &3.into()));
+            assert_eq!(benchmark("performer")["features"], 256);
+            assert_eq!(benchmark("synthesizer-factorised-random")["rank"], 32);
+            assert_eq!(of("small", task, "linformer")["rank"], 128);
+        }
+    }
+
+    /// Knobs that nothing would ask for are a mistake.
+    #[test]
+    fn unknown_mechanisms_are_refused() {
+        let of = |name: &str, kind: &str| {
+            let mut all: serde_json::Value = serde_json::from_str(SMALL).unwrap();
+            all["image"]["attention"][name] = serde_json::from_str(kind).unwrap();
+            recipes("mine.json", Some(&all.to_string()))
+        };
+        assert!(of("local", r#"{"kind":"local","block":3}"#).is_ok());
+        for (name, kind) in [("locale", r#"{"kind":"local","block":3}"#), ("local", r#"{"kind":"linear"}"#)] {
+            let error = of(name, kind).unwrap_err().to_string();
+            assert!(error.contains("mine.json: image") && error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn rates_that_train_nothing_are_refused() {
+        let recipes = recipes("small", None).unwrap();
+        let full: Kind = serde_json::from_str(r#"{"kind":"full"}"#).unwrap();
+        let good = Training::of(&recipes, Task::Image).unwrap();
+        for absurd in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+            let mut bad = good.clone();
+            bad.schedule.rate = absurd;
+            let error = bad.check(&full).unwrap_err().to_string();
+            assert!(error.contains("--lr") && error.contains(&absurd.to_string()), "{error}");
+        }
+        let mut bad = good.clone();
+        bad.schedule.warmup = Warmup::Ratio(-0.5);
+        assert!(bad.check(&full).unwrap_err().to_string().contains("warmup"));
     }
 
     /// What no machine holds, or heads cannot share, is refused by name.

@@ -93,6 +93,11 @@ impl Settings {
         ];
         parts.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
     }
+
+    /// How many examples were trained on: a fingerprint begins with it.
+    fn examples(&self) -> Option<usize> {
+        self.train.split(' ').next()?.parse().ok()
+    }
 }
 
 /// The file of a record.
@@ -152,6 +157,22 @@ impl Record {
                 directory.display()
             ))),
         }
+    }
+
+    /// What differs first between two trainings of one task, the seed aside.
+    pub fn difference(&self, other: &Record) -> Option<&'static str> {
+        let of = |record: &Record| (record.planned, record.batch, record.length);
+        match (&self.settings, &other.settings) {
+            _ if self.kind != other.kind => Some("the attention differs"),
+            (Some(own), Some(other)) => own.difference(other),
+            (None, None) if of(self) == of(other) => None,
+            _ => Some("the settings differ, or are not known of one"),
+        }
+    }
+
+    /// How many examples were trained on; `None`: a record of an earlier version.
+    pub fn trained_on(&self) -> Option<usize> {
+        self.settings.as_ref()?.examples()
     }
 
     /// Takes what was measured; a speed that is not known leaves the earlier one.

@@ -47,12 +47,25 @@ pub struct MeasuredSpeed {
     pub parameters: usize,
     /// Why there is no speed.
     pub failure: Option<String>,
+    /// With which settings; figures of earlier versions do not say.
+    #[serde(default)]
+    pub training: Option<Training>,
 }
 
 impl MeasuredSpeed {
     /// The cell of a file; `None` if there is no such file.
     pub fn read(path: &Path) -> Result<Option<MeasuredSpeed>, Error> {
         read_json(path, "a measured speed")
+    }
+
+    /// Whether this is of the same mechanism in the same encoder, trained alike as far as its time depends on it. What does not
+    /// say of which is of none.
+    pub fn is_of(&self, kind: &Kind, training: &Training) -> bool {
+        let alike = |own: &Training| {
+            let same = |a: &Training, b: &Training| (&a.encoder, a.adam, a.dropout) == (&b.encoder, b.adam, b.dropout);
+            same(own, training) && (own.length, own.batch) == (training.length, training.batch)
+        };
+        self.kind == *kind && self.training.as_ref().is_some_and(alike)
     }
 
     /// Writes it whole or not at all.

@@ -12,7 +12,7 @@ use crate::{interrupt, progress};
 use clap::Args;
 use cpu_time::ProcessTime;
 use serde::Serialize;
-use sparing_train::attention::{Kind, Sizes};
+use sparing_train::attention::{Kind, Sizes, catalogue};
 use sparing_train::lra::BlockClock;
 use sparing_train::{device, device_memory};
 use std::process::Command;
@@ -115,22 +115,28 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if !args.width.is_multiple_of(args.heads) {
         return Err(Failure::Usage(format!("--width {}: not a multiple of {} heads", args.width, args.heads)));
     }
-    let mut kinds = super::mechanisms(&args.attention)?;
+    let known = catalogue()?;
+    let mut kinds = super::mechanisms(&args.attention, &known)?;
     if args.peak {
         return peak(args, &kinds);
     }
     let full = match kinds.iter().position(|(name, _)| name == "full") {
         Some(place) => kinds.remove(place),
-        None => super::mechanism("full")?,
+        None => super::mechanism("full", &known)?,
     };
     kinds.insert(0, full);
     let bar = progress::bar((args.length.len() * args.repeats) as u64, "rounds");
+    // What is measured is shown, whatever comes after it.
     let mut rows = Vec::new();
-    for length in &args.length {
+    let measured = args.length.iter().try_for_each(|length| {
         rows.extend(at_length(args, &kinds, *length, &bar)?);
-    }
+        Ok(())
+    });
     bar.finish_and_clear();
-    print(args, &rows)
+    if measured.is_ok() || !rows.is_empty() {
+        print(args, &rows)?;
+    }
+    measured
 }
 
 fn sizes(args: &BenchArgs, length: usize) -> Sizes {

@@ -16,7 +16,7 @@ pub use bench::BenchArgs as AttentionArgs;
 use crate::failure::Failure;
 use clap::Args;
 use sparing_tasks::lra::Task;
-use sparing_train::attention::{Kind, catalogue};
+use sparing_train::attention::Kind;
 use sparing_train::lra::{Training, recipes};
 use std::path::Path;
 
@@ -78,17 +78,16 @@ fn stem(name: &str) -> String {
     Path::new(name).file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned())
 }
 
-/// Mechanisms by their names or files; all: every one there is.
-fn mechanisms(names: &[String]) -> Result<Vec<(String, Kind)>, Failure> {
+/// Mechanisms by their names in a catalogue or of files; all: every one there is.
+fn mechanisms(names: &[String], known: &[(String, Kind)]) -> Result<Vec<(String, Kind)>, Failure> {
     match names.iter().any(|name| name == "all") {
-        true => Ok(catalogue()?),
-        false => names.iter().map(|name| mechanism(name)).collect(),
+        true => Ok(known.to_vec()),
+        false => names.iter().map(|name| mechanism(name, known)).collect(),
     }
 }
 
 /// A mechanism by its name, or of a JSON file.
-fn mechanism(name: &str) -> Result<(String, Kind), Failure> {
-    let known = catalogue()?;
+fn mechanism(name: &str, known: &[(String, Kind)]) -> Result<(String, Kind), Failure> {
     if let Some(found) = known.iter().find(|(known, _)| known == name) {
         return Ok(found.clone());
     }
@@ -102,4 +101,15 @@ fn mechanism(name: &str) -> Result<(String, Kind), Failure> {
     let text = std::fs::read_to_string(name).map_err(|e| Failure::new(format!("{name}: cannot be read ({e})")))?;
     let kind = serde_json::from_str(&text).map_err(|e| Failure::new(format!("{name}: not an attention ({e})")))?;
     Ok((stem(name), kind))
+}
+
+/// `block 64, random 3`.
+fn knobs(kind: &Kind) -> String {
+    let value = serde_json::to_value(kind).unwrap_or_default();
+    let fields = value.as_object().into_iter().flatten();
+    let shown = fields.filter(|(name, _)| *name != "kind" && *name != "seed").map(|(name, value)| {
+        let value = value.to_string();
+        format!("{name} {}", value.replace(['"', '[', ']'], ""))
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }

@@ -28,8 +28,8 @@ const LEAST: f64 = 3.0;
 /// A name that moved less than this needs no line to its dot.
 const NEAR: f64 = 8.0;
 
-/// The whole picture; `measured` says what speed and memory are of.
-pub fn scatter(dots: &[Dot], measured: &str) -> String {
+/// The whole picture; the subtitle says what scores, speed and memory are of.
+pub fn scatter(dots: &[Dot], subtitle: &str) -> String {
     let most = |of: fn(&Dot) -> f64| dots.iter().map(of).filter(|x| x.is_finite()).fold(0.0, f64::max);
     let speed = most(|dot| dot.speed).max(1e-9) * 1.1;
     let memory = most(|dot| dot.bytes).max(1.0);
@@ -39,8 +39,7 @@ pub fn scatter(dots: &[Dot], measured: &str) -> String {
     let (low, high) = ((lowest - room).max(0.0), highest + room);
     let x = |speed_of: f64| LEFT + (WIDTH - LEFT - RIGHT) * speed_of / speed;
     let y = |score: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (score - low) / (high - low);
-    let subtitle = format!("mean score of all tasks; updates per second and memory (area) {measured}");
-    let mut svg = standalone(WIDTH, HEIGHT, "Score, speed and memory of attention mechanisms", &subtitle);
+    let mut svg = standalone(WIDTH, HEIGHT, "Score, speed and memory of attention mechanisms", subtitle);
     for mark in marks(0.0, speed) {
         let grid = line((x(mark), TOP), (x(mark), HEIGHT - BOTTOM)).set("stroke", "#d9dee3");
         svg = svg.with(grid).with(axis(x(mark), HEIGHT - BOTTOM + 18.0, mark, "middle"));

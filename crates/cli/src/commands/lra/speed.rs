@@ -111,14 +111,16 @@ impl Cell {
             peak_bytes: 0,
             parameters: 0,
             failure: None,
+            training: Some(training.clone()),
         };
         let name = format!("{}-{attention}-{length}-{}-{}.json", config.0, training.batch, args.device);
         Cell { path: args.out.join(speeds::FOLDER).join(name), training, blank }
     }
 
-    /// What is known, if it is of this mechanism.
+    /// What is known, if it is of this mechanism in this encoder: a configuration of the same name may have changed.
     fn known(&self) -> Option<MeasuredSpeed> {
-        MeasuredSpeed::read(&self.path).ok().flatten().filter(|found| found.kind == self.blank.kind)
+        let found = MeasuredSpeed::read(&self.path).ok().flatten();
+        found.filter(|found| found.is_of(&self.blank.kind, &self.training))
     }
 
     fn failed(&self, why: &str) -> Result<(), Error> {
@@ -150,8 +152,10 @@ pub fn speed(args: &SpeedArgs) -> Result<(), Failure> {
     if !(0.0..=3600.0).contains(&args.each) {
         return Err(Failure::Usage(format!("--each {}: a number of seconds from 0 to 3600 is expected", args.each)));
     }
-    let config = super::configuration(&args.config, Task::Text)?;
-    let kinds = super::mechanisms(&args.attention)?;
+    let mut config = super::configuration(&args.config, Task::Text)?;
+    let kinds = super::mechanisms(&args.attention, &config.1.catalogue()?)?;
+    // Each has its own kind from here on.
+    config.1.attention.clear();
     let cells: Vec<Cell> = kinds
         .iter()
         .flat_map(|kind| args.length.iter().map(|length| Cell::new(args, &config, kind, *length)))

@@ -1,7 +1,7 @@
 //! Measured speeds as tables.
 
 use crate::failure::Failure;
-use crate::table::{Align, Table, bytes};
+use crate::table::{Align, Table, bytes, count};
 use sparing_train::lra::MeasuredSpeed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,7 +30,8 @@ pub fn groups(speeds: &[MeasuredSpeed]) -> Vec<Vec<&MeasuredSpeed>> {
     groups.into_values().collect()
 }
 
-/// A row per mechanism: updates per second at every length, beside full attention's, then memory.
+/// A row per mechanism: updates per second at every length, beside full attention's, then memory at every length, then what was
+/// measured: its parameters at the longest and its knobs.
 pub fn table(group: &[&MeasuredSpeed]) -> Table {
     let lengths: BTreeSet<usize> = group.iter().map(|speed| speed.length).collect();
     let names: BTreeSet<&str> = group.iter().map(|speed| speed.attention.as_str()).collect();
@@ -42,8 +43,10 @@ pub fn table(group: &[&MeasuredSpeed]) -> Table {
         .iter()
         .flat_map(|what| lengths.iter().map(move |length| format!("{what}{length}")))
         .collect();
+    let parameters = format!("parameters at {}", lengths.last().copied().unwrap_or_default());
     let mut columns = vec![("attention", Align::Left)];
     columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Right)));
+    columns.extend([(parameters.as_str(), Align::Right), ("knobs", Align::Left)]);
     let mut table = Table::new(&columns);
     for name in names {
         let rates = lengths.iter().map(|length| match (rate(name, *length), rate("full", *length)) {
@@ -55,7 +58,11 @@ pub fn table(group: &[&MeasuredSpeed]) -> Table {
             0 => "–".to_string(),
             peak => bytes(peak as f64),
         });
-        table.row([name.to_string()].into_iter().chain(rates).chain(memory));
+        let longest = lengths.last().and_then(|length| speed(name, *length));
+        let parameters = longest.map_or("–".to_string(), |speed| count(speed.parameters as f64));
+        let knobs = group.iter().find(|speed| speed.attention == name).map(|speed| super::knobs(&speed.kind));
+        let last = [parameters, knobs.unwrap_or_default()];
+        table.row([name.to_string()].into_iter().chain(rates).chain(memory).chain(last));
     }
     table
 }
@@ -91,7 +98,10 @@ pub fn markdown(speeds: &[MeasuredSpeed]) -> String {
         let title = format!("### Updates per second and memory, batch {}, {}", first.batch, first.device);
         let missing: String = failures(&group).iter().map(|line| format!("- {line}\n")).collect();
         let missing = if missing.is_empty() { missing } else { format!("\nNo figure:\n\n{missing}") };
-        format!("{title}\n\n{HOW}\n\n{}{missing}\n", table(&group).markdown())
+        let encoders = group.iter().filter_map(|speed| Some(&speed.training.as_ref()?.encoder));
+        let mixed = encoders.clone().zip(encoders.skip(1)).any(|(one, next)| one != next);
+        let mixed = if mixed { " Not all are of one encoder: run `sparing lra speed` anew for all." } else { "" };
+        format!("{title}\n\n{HOW}{mixed}\n\n{}{missing}\n", table(&group).markdown())
     };
     groups(speeds).into_iter().map(section).collect()
 }

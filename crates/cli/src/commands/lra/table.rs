@@ -14,8 +14,9 @@ use std::path::PathBuf;
 
 /// Gathers the records of trainings into tables, and a picture of score against speed
 ///
-/// Markdown with a row per mechanism: scores of all tasks, then for each task how long each was trained, its speed and its
-/// memory, with the published table beside.
+/// Markdown with a row per mechanism: scores of all tasks and their mean over those that all were tested on, with the published
+/// table beside; then for each task with which knobs, how long and on how many examples each was trained; then what `sparing lra
+/// speed` has measured, speed and memory at every length.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -136,15 +137,22 @@ fn tested(seeds: &[&Record]) -> Option<(f64, Option<f64>)> {
     }
 }
 
-/// In percent, with a star if fewer updates were done than planned, and how many seeds it is the mean of; of what is not tested
-/// yet, the dev set's in brackets.
+/// What differs between seeds beside the seed: their mean is of different things.
+fn unlike(seeds: &[&Record]) -> Option<&'static str> {
+    let done: Vec<&&Record> = seeds.iter().filter(|record| record.score.is_some()).collect();
+    done.windows(2).find_map(|two| two[0].difference(two[1]))
+}
+
+/// In percent, with a star if fewer updates were done than planned, a dagger if seeds differ in more than the seed, and how many
+/// seeds it is the mean of; of what is not tested yet, the dev set's in brackets.
 fn score(seeds: &[&Record]) -> String {
     let star = |of: &[&Record]| if of.iter().any(|record| record.steps < record.planned) { "*" } else { "" };
     let done: Vec<&Record> = seeds.iter().copied().filter(|record| record.score.is_some()).collect();
     match (tested(&done), seeds.iter().find_map(|record| record.dev)) {
         (Some((mean, None)), _) => format!("{mean:.1}{}", star(&done)),
         (Some((mean, Some(deviation))), _) => {
-            format!("{mean:.1}{} ± {deviation:.1} ({} seeds)", star(&done), done.len())
+            let dagger = if unlike(&done).is_some() { "†" } else { "" };
+            format!("{mean:.1}{}{dagger} ± {deviation:.1} ({} seeds)", star(&done), done.len())
         }
         (None, Some(dev)) => format!("({:.1}){}", 100.0 * dev, star(seeds)),
         (None, None) => "–".to_string(),
@@ -161,7 +169,15 @@ fn legend(records: &[Record]) -> String {
         text += "In brackets: stopped before it was tested, so the dev set's score. ";
     }
     if by_mechanism(records).values().flat_map(BTreeMap::values).any(|seeds| seeds.len() > 1) {
-        text += "±: the standard deviation over seeds.";
+        text += "±: the standard deviation over seeds. ";
+    }
+    let different: Vec<String> = by_mechanism(records)
+        .iter()
+        .flat_map(|(name, of)| of.iter().map(move |(task, seeds)| (name, task, seeds)))
+        .filter_map(|(name, task, seeds)| Some(format!("{name} on {task}: {}", unlike(seeds)?)))
+        .collect();
+    if !different.is_empty() {
+        text += &format!("† of seeds that were not trained alike ({}).", different.join("; "));
     }
     if text.is_empty() { text } else { format!("{}\n\n", text.trim_end()) }
 }
@@ -171,23 +187,39 @@ fn tasks_of(records: &[Record]) -> Vec<Task> {
     Task::ALL.into_iter().filter(|task| records.iter().any(|record| record.task == *task)).collect()
 }
 
-/// The mean score of a mechanism in percent; `None` if one of the tasks is missing: other tasks are easier or harder.
+/// Tasks that all mechanisms were tested on, of those that were tested at all. Only they have a part in means: other tasks are
+/// easier or harder, and a few mechanisms' extra ones must not take the mean from the rest.
+fn shared(all: &BTreeMap<&str, ByTask<'_>>) -> Vec<Task> {
+    let has = |of: &ByTask<'_>, task: &Task| of.get(task.name()).is_some_and(|seeds| tested(seeds).is_some());
+    let some: Vec<&ByTask<'_>> = all.values().filter(|of| Task::ALL.iter().any(|task| has(of, task))).collect();
+    Task::ALL.into_iter().filter(|task| !some.is_empty() && some.iter().all(|of| has(of, task))).collect()
+}
+
+/// The mean score of a mechanism over tasks, in percent; `None` if one is missing, or there are none.
 fn mean(of: &ByTask<'_>, tasks: &[Task]) -> Option<f64> {
     let scores: Option<Vec<f64>> = tasks.iter().map(|task| Some(tested(of.get(task.name())?)?.0)).collect();
-    scores.map(|scores| scores.iter().sum::<f64>() / scores.len().max(1) as f64)
+    scores.filter(|scores| !scores.is_empty()).map(|scores| scores.iter().sum::<f64>() / scores.len() as f64)
+}
+
+/// `listops, text`.
+fn names(tasks: &[Task]) -> String {
+    tasks.iter().map(|task| task.name()).collect::<Vec<_>>().join(", ")
 }
 
 fn markdown(records: &[Record]) -> String {
     let all = by_mechanism(records);
     let tasks = tasks_of(records);
+    let shared = shared(&all);
+    let heading = if shared.is_empty() { "mean".to_string() } else { format!("mean of {}", names(&shared)) };
     let mut columns = vec![("attention", Align::Left)];
     columns.extend(tasks.iter().map(|task| (task.name(), Align::Right)));
-    columns.extend([("mean", Align::Right), ("published: ListOps, text, retrieval, image, Pathfinder", Align::Left)]);
+    columns.extend([(heading.as_str(), Align::Right)]);
+    columns.extend([("published: ListOps, text, retrieval, image, Pathfinder", Align::Left)]);
     let mut table = Table::new(&columns);
     for (name, of) in &all {
         let of_task = |task: &Task| of.get(task.name());
         let shown = tasks.iter().map(|task| of_task(task).map_or("–".to_string(), |seeds| score(seeds)));
-        let mean = mean(of, &tasks).map_or("–".to_string(), |mean| format!("{mean:.1}"));
+        let mean = mean(of, &shared).map_or("–".to_string(), |mean| format!("{mean:.1}"));
         let published = PUBLISHED.iter().find(|(published, _)| published == name);
         let published = published.map_or("–".to_string(), |(_, scores)| scores.map(|s| format!("{s:.1}")).join(", "));
         table.row([name.to_string()].into_iter().chain(shown).chain([mean, published]));
@@ -207,6 +239,7 @@ fn details(all: &BTreeMap<&str, ByTask<'_>>, task: Task) -> Table {
         ("score", Align::Right),
         ("updates", Align::Right),
         ("batch", Align::Right),
+        ("examples", Align::Right),
         ("length", Align::Right),
         ("loss", Align::Right),
         ("updates/s", Align::Right),
@@ -227,11 +260,12 @@ fn details(all: &BTreeMap<&str, ByTask<'_>>, task: Task) -> Table {
         };
         table.row([
             name.to_string(),
-            knobs(record),
+            super::knobs(&record.kind),
             record.seed.to_string(),
             scored,
             trained,
             record.batch.to_string(),
+            record.trained_on().map_or("–".to_string(), |examples| examples.to_string()),
             record.length.to_string(),
             record.late_loss.map_or("–".to_string(), |loss| format!("{loss:.3}")),
             format!("{:.2}", record.steps_per_second),
@@ -243,52 +277,45 @@ fn details(all: &BTreeMap<&str, ByTask<'_>>, task: Task) -> Table {
     table
 }
 
-/// `block 64, random 3`.
-fn knobs(record: &Record) -> String {
-    let value = serde_json::to_value(&record.kind).unwrap_or_default();
-    let fields = value.as_object().into_iter().flatten();
-    let shown = fields.filter(|(name, _)| *name != "kind" && *name != "seed").map(|(name, value)| {
-        let value = value.to_string();
-        format!("{name} {}", value.replace(['"', '[', ']'], ""))
-    });
-    shown.collect::<Vec<_>>().join(", ")
-}
-
 /// Scores against what was measured at a length, or on a task.
 fn picture(records: &[Record], speeds: &[MeasuredSpeed], of: Option<SpeedOf>) -> String {
     let measured = |length: usize| speeds::at(speeds, length);
     let usual = if measured(USUAL).is_empty() { SpeedOf::Task(Task::Text) } else { SpeedOf::Length(USUAL) };
     match of.unwrap_or(usual) {
-        SpeedOf::Length(length) => scatter(&dots(records, &measured(length)), &format!("at {length} tokens")),
+        SpeedOf::Length(length) => drawn(records, &measured(length), &format!("at {length} tokens")),
         SpeedOf::Task(task) => {
             // Of several seeds the first: they do not differ in what they compute.
             let known = records.iter().filter(|record| record.task == task).rev();
             let speed = |record: &'_ Record| (record.steps_per_second, record.peak_bytes);
             let known = known.map(|record| (record.attention.as_str(), speed(record))).collect();
-            scatter(&dots(records, &known), &format!("on {}", task.name()))
+            drawn(records, &known, &format!("on {}", task.name()))
         }
     }
 }
 
-/// A dot per mechanism that was trained on all tasks and whose speed and memory are known; its score is the mean.
-fn dots(records: &[Record], measured: &BTreeMap<&str, (f64, u64)>) -> Vec<Dot> {
-    let tasks = tasks_of(records);
+/// The picture with a dot per mechanism whose score, the mean over what all were tested on, speed and memory are known.
+fn drawn(records: &[Record], measured: &BTreeMap<&str, (f64, u64)>, of: &str) -> String {
+    let all = by_mechanism(records);
+    let tasks = shared(&all);
     let dot = |(name, of): (&str, ByTask<'_>)| {
         let (speed, peak) = *measured.get(name)?;
         Some(Dot { name: name.to_string(), speed, score: mean(&of, &tasks)?, bytes: peak as f64 })
     };
-    by_mechanism(records).into_iter().filter_map(dot).collect()
+    let dots: Vec<Dot> = all.into_iter().filter_map(dot).collect();
+    let scored = if tasks.is_empty() { "no task that all were tested on".to_string() } else { names(&tasks) };
+    scatter(&dots, &format!("mean score of {scored}; updates per second and memory (area) {of}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use sparing_train::attention::catalogue;
+    use sparing_train::lra::{Settings, Training};
 
-    #[test]
-    fn every_training_has_a_row_that_says_what_it_was() {
+    /// BigBird on ListOps.
+    fn example() -> Record {
         let (attention, kind) = catalogue().unwrap().into_iter().find(|(name, _)| name == "bigbird").unwrap();
-        let record = Record {
+        Record {
             task: Task::Listops,
             configuration: "small".into(),
             attention,
@@ -308,7 +335,56 @@ mod tests {
             parameters: 220_000,
             device: "cuda".into(),
             settings: None,
+        }
+    }
+
+    /// With these settings, but for the batch.
+    fn with_batch(record: Record, batch: usize) -> Record {
+        let recipes = sparing_train::lra::recipes("small", None).unwrap();
+        let training = Training { batch, ..Training::of(&recipes, record.task).unwrap().clone() };
+        let part = |count: usize| format!("{count} examples, 00000000");
+        let settings = Settings { training, train: part(96_000), dev: part(2000), test: part(2000) };
+        Record { batch, settings: Some(settings), ..record }
+    }
+
+    /// A few mechanisms' extra tasks, and one that is not tested yet, take nothing from the others.
+    #[test]
+    fn means_are_over_what_all_were_tested_on() {
+        let of = |attention: &str, task: Task, score: f64| Record {
+            attention: attention.into(),
+            task,
+            score: Some(score),
+            ..example()
         };
+        let both = |name: &str, scores: [f64; 2]| [of(name, Task::Listops, scores[0]), of(name, Task::Text, scores[1])];
+        let mut records = [both("full", [0.36, 0.64]), both("local", [0.30, 0.60])].concat();
+        records.push(of("local", Task::PathX, 0.99));
+        records.push(Record { score: None, ..of("linear", Task::Listops, 0.0) });
+        let text = markdown(&records);
+        assert!(text.contains("| mean of listops, text |"), "{text}");
+        assert!(text.contains("| full | 36.0* | 64.0* | – | 50.0 |"), "{text}");
+        assert!(text.contains("| local | 30.0* | 60.0* | 99.0* | 45.0 |"), "{text}");
+        let picture = picture(&records, &[], Some(SpeedOf::Task(Task::Text)));
+        assert!(
+            picture.matches("<circle").count() == 2 && picture.contains("mean score of listops, text;"),
+            "{picture}"
+        );
+    }
+
+    /// Seeds that differ in more than the seed are not averaged as if they did not.
+    #[test]
+    fn seeds_are_alike_or_it_is_said() {
+        let seed = |seed, batch| with_batch(Record { seed, ..example() }, batch);
+        let text = markdown(&[seed(0, 32), seed(1, 32)]);
+        assert!(!text.contains('†') && text.contains("| 96000 |"), "{text}");
+        let text = markdown(&[seed(0, 32), seed(1, 16)]);
+        assert!(text.contains("36.5*† ± 0.0 (2 seeds)"), "{text}");
+        assert!(text.contains("bigbird on listops: the batch differs"), "{text}");
+    }
+
+    #[test]
+    fn every_training_has_a_row_that_says_what_it_was() {
+        let record = example();
         let other = Record { task: Task::Text, score: Some(0.64), planned: 500, ..record.clone() };
         let text = markdown(&[record.clone(), other.clone()]);
         assert!(text.contains("| bigbird | 36.5* | 64.0 | 50.2 | 36.0, 64.0, 59.3, 40.8, 74.9 |"), "{text}");
@@ -341,10 +417,12 @@ mod tests {
             peak_bytes: 3 << 30,
             parameters: 220_000,
             failure: updates_per_second.is_none().then(|| "CUDA_ERROR_OUT_OF_MEMORY at 0x1".into()),
+            training: None,
         };
         let speeds = [speed(4096, Some(31.5)), speed(16384, None)];
         let text = speeds::markdown(&speeds);
-        assert!(text.contains("| bigbird | 31.50 | – | 3.00 GiB | – |"), "{text}");
+        let row = "| bigbird | 31.50 | – | 3.00 GiB | – | – | block 64, globals 1, random 3 |";
+        assert!(text.contains(row), "{text}");
         assert!(text.contains("- out of memory: bigbird at 16384") && text.contains("batch 32, cuda"), "{text}");
         for (of, tip) in [
             (None, "31.50 updates/s, 3.00 GiB"),

@@ -171,6 +171,9 @@ fn jobs_of(args: &TrainArgs, task: Task, deadline: Option<Instant>) -> Result<Ve
     if let Some(steps) = args.warmup {
         training.schedule.warmup = sparing_train::Warmup::Steps(steps);
     }
+    let kinds = super::mechanisms(&args.attention, &training.catalogue()?)?;
+    // Each has its own kind from here on, and a record says nothing of the others'.
+    training.attention.clear();
     let job = |(attention, kind)| Job {
         task,
         configuration: configuration.clone(),
@@ -183,7 +186,7 @@ fn jobs_of(args: &TrainArgs, task: Task, deadline: Option<Instant>) -> Result<Ve
         stop_at: args.until.map(|n| n as u64),
         deadline,
     };
-    Ok(super::mechanisms(&args.attention)?.into_iter().map(job).collect())
+    Ok(kinds.into_iter().map(job).collect())
 }
 
 /// The directory of one run.

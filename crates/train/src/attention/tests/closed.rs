@@ -160,6 +160,68 @@ fn nystrom() {
     host.same(&host.case.dense(&|_, _| true, &nothing), 2e-2);
 }
 
+/// With fewer landmarks than tokens: three softmaxes of tokens and of segments' means, the middle one inverted exactly. Of a
+/// shorter sequence the last segment has fewer tokens, and some have none.
+#[test]
+fn nystrom_with_few_landmarks() {
+    let host = Host::new(r#"{"kind":"nystrom","landmarks":5,"rounds":40}"#, 22, &[22, 13], false);
+    let mut out = vec![0.0; host.v.len()];
+    for group in 0..host.case.groups() {
+        let real = host.case.real(group);
+        let rows = |of: &Rows| (0..real).map(|at| host.row(of, group, at).to_vec()).collect::<Vec<_>>();
+        let (q, k, v) = (rows(&host.q), rows(&host.k), rows(&host.v));
+        let means = |of: &[Vec<f64>]| -> Vec<Vec<f64>> {
+            let mean = |tokens: &[Vec<f64>]| {
+                (0..4).map(|c| tokens.iter().map(|row| row[c]).sum::<f64>() / tokens.len() as f64).collect()
+            };
+            of.chunks(5).map(mean).collect()
+        };
+        let (asked, known) = (means(&q), means(&k));
+        assert_eq!(known.len(), if group < 2 { 5 } else { 3 });
+        let middle = inverse(shares(&asked, &known));
+        let found = times(&times(&shares(&q, &known), &middle), &times(&shares(&asked, &k), &v));
+        out[group * 22 * 4..][..real * 4].copy_from_slice(&found.concat());
+    }
+    let full = host.case.dense(&|_, _| true, &nothing);
+    assert!(host.case.apart(&out, &full) > 0.1, "as good as full attention");
+    host.same(&out, 1e-3);
+}
+
+/// Softmax of the scores of all pairs.
+fn shares(queries: &[Vec<f64>], keys: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let of = |query: &Vec<f64>| {
+        let scores: Vec<f64> = keys.iter().map(|key| (dot(query, key) / 2.0).exp()).collect();
+        let sum: f64 = scores.iter().sum();
+        scores.iter().map(|score| score / sum).collect()
+    };
+    queries.iter().map(of).collect()
+}
+
+fn times(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let column = |at: usize| b.iter().map(|row| row[at]).collect::<Vec<_>>();
+    a.iter().map(|row| (0..b[0].len()).map(|at| dot(row, &column(at))).collect()).collect()
+}
+
+/// By elimination, the largest pivot first.
+fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+    let count = a.len();
+    for (at, row) in a.iter_mut().enumerate() {
+        row.extend((0..count).map(|column| f64::from(u8::from(column == at))));
+    }
+    for at in 0..count {
+        let pivot = (at..count).max_by(|x, y| a[*x][at].abs().total_cmp(&a[*y][at].abs())).unwrap();
+        a.swap(at, pivot);
+        let by = a[at][at];
+        a[at].iter_mut().for_each(|x| *x /= by);
+        let own = a[at].clone();
+        for (_, row) in a.iter_mut().enumerate().filter(|(other, _)| *other != at) {
+            let by = row[at];
+            row.iter_mut().zip(&own).for_each(|(x, y)| *x -= by * y);
+        }
+    }
+    a.into_iter().map(|row| row[count..].to_vec()).collect()
+}
+
 /// Keys and values of several tokens become one, of the last group fewer; in the causal form a token sees groups that have
 /// ended and a key of nothing.
 #[test]

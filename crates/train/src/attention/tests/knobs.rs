@@ -1,6 +1,6 @@
 //! Knobs that make no sense are refused in one line; large ones that do are as good as the sequence's length.
 
-use super::super::{Kind, Sizes, catalogue};
+use super::super::{Kind, Sizes, catalogue, counted};
 use super::{Case, nothing};
 use serde_json::{Value, json};
 
@@ -85,4 +85,15 @@ fn large_windows_are_full() {
         let case = Case::new(r#"{"kind":"full"}"#, 9, &[9, 4], false, 2);
         assert!(case.apart(&of(most, most), &of(10, 0)) < 2e-5, "{kind}");
     }
+}
+
+/// Rows of a picture that are longer than all its pixels are one row, and take no more work than one that just holds them.
+#[test]
+fn long_rows_of_pictures_are_one_row() {
+    let of = |columns: usize| {
+        let kind = json!({"kind": "image", "block": 2, "columns": columns});
+        let case = Case::new(&kind.to_string(), 9, &[9, 4], false, 2);
+        (case.mixed(), counted(|| case.mixed()).1)
+    };
+    assert_eq!(of(1 << 20), of(10));
 }

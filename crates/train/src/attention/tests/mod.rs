@@ -3,6 +3,8 @@
 mod causal;
 mod closed;
 mod cost;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+mod device;
 mod knobs;
 mod patterns;
 mod randomised;
