@@ -1,18 +1,20 @@
 //! What can be economised, in steps: each step saves something and changes something.
 
-use crate::running::{Running, budgeted, choosing, dropping, reconciled};
+use crate::running::{Prices, Running, budgeted, choosing, dropping, merging, reconciled};
 use crate::search::{Economy, Search};
 use crate::{Kind, Left, Recipe};
-use sparing_model::Error;
+use sparing_model::{Architecture, Error};
 use sparing_quantize::{Part, targets};
 use sparing_report::Focus;
 use std::collections::BTreeMap;
 
 /// Measures of attention below which tokens leave; see [`sparing_model::Tokens::drop`].
 const CUTS: [f32; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0];
+/// Shares of the tokens that are merged; see [`sparing_model::Tokens::merge`].
+const SHARES: [f32; 5] = [0.05, 0.1, 0.15, 0.2, 0.3];
 /// How coarse values may be; see [`sparing_model::Mca::alpha`].
 const ALPHAS: [f32; 4] = [0.1, 0.2, 0.4, 0.8];
-/// Layers, from the first on, that tokens may leave in: in more there is nothing left to leave.
+/// Layers, from the first on, that tokens may leave or be merged in: in more there is nothing left to leave.
 const LAYERS: usize = 8;
 /// Bits to store weights in.
 const BITS: [u32; 5] = [8, 6, 5, 4, 3];
@@ -30,6 +32,8 @@ pub(crate) enum What {
     Site(usize),
     /// Tokens that leave in a layer.
     Tokens(usize),
+    /// Tokens that are merged in a layer.
+    Merge(usize),
     /// Keys that a layer chooses.
     Keys(usize),
     Values,
@@ -39,7 +43,7 @@ pub(crate) enum What {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
-    /// Units left, a cut's or an alpha's number, or bits.
+    /// Units left, a cut's, a share's or an alpha's number, or bits.
     pub to: usize,
     /// Share of the whole time (or bytes) that it saves, from the axis's beginning.
     pub saved: f64,
@@ -60,7 +64,7 @@ impl Axis {
 
     /// Whether what a step saves is known only once it was tried.
     pub fn is_counted(&self) -> bool {
-        matches!(self.what, What::Tokens(_) | What::Values)
+        matches!(self.what, What::Tokens(_) | What::Merge(_) | What::Values)
     }
 
     /// What a step further saves and changes.
@@ -78,6 +82,7 @@ impl Axis {
                 rung.map_or(1.0, |rung| rung.error).max(1e-12)
             }
             What::Tokens(_) => f64::from(CUTS[step.to]).powi(2),
+            What::Merge(_) => f64::from(SHARES[step.to]).powi(2),
             What::Values => f64::from(ALPHAS[step.to]).powi(2),
             What::Keys(_) => 1.0,
             // A bit less is four times the squared error.
@@ -90,6 +95,7 @@ impl Axis {
     pub fn along(&self, step: usize) -> f64 {
         match self.what {
             What::Tokens(_) => f64::from(CUTS[self.steps[step].to]),
+            What::Merge(_) => f64::from(SHARES[self.steps[step].to]),
             What::Values => f64::from(ALPHAS[self.steps[step].to]),
             _ => (step + 1) as f64,
         }
@@ -111,7 +117,7 @@ pub(crate) fn axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Err
         axes.push(Axis::new(site.name(), What::Site(number), steps));
     }
     if settings.focus == Focus::Speed {
-        axes.extend(running(search));
+        axes.extend(running(&search.prices, search.shop.model.architecture.layers.len()));
     }
     if settings.may(Economy::Bits) && settings.focus == Focus::Size {
         axes.extend(bit_axes(search, begin)?);
@@ -119,23 +125,27 @@ pub(crate) fn axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Err
     Ok(axes)
 }
 
-/// What is chosen while the model runs, where the clock says that it can pay.
-fn running(search: &Search<'_>) -> Vec<Axis> {
-    let layers = search.shop.model.architecture.layers.len();
+/// What is chosen while a model of so many layers runs, where the clock says that it can pay.
+fn running(prices: &Prices, layers: usize) -> Vec<Axis> {
     let steps = |count: usize| (0..count).map(|number| Step::new(number, 0.0)).collect::<Vec<_>>();
     let mut axes = Vec::new();
     // The last layer never chooses.
     let choosing = 0..layers.saturating_sub(1);
-    if search.prices.pays(Running::Tokens) {
+    if prices.pays(Running::Tokens) {
         let axis = |layer| Axis::new(format!("tokens in layer {layer}"), What::Tokens(layer), steps(CUTS.len()));
         axes.extend(choosing.clone().take(LAYERS).map(axis));
     }
-    if search.prices.pays(Running::Keys) {
-        let saved = search.prices.keys();
+    if prices.pays(Running::Merge) {
+        let axis =
+            |layer| Axis::new(format!("merged tokens in layer {layer}"), What::Merge(layer), steps(SHARES.len()));
+        axes.extend(choosing.clone().take(LAYERS).map(axis));
+    }
+    if prices.pays(Running::Keys) {
+        let saved = prices.keys();
         let axis = |layer| Axis::new(format!("keys in layer {layer}"), What::Keys(layer), vec![Step::new(0, saved)]);
         axes.extend(choosing.map(axis));
     }
-    if search.prices.pays(Running::Values) {
+    if prices.pays(Running::Values) {
         axes.push(Axis::new("values", What::Values, steps(ALPHAS.len())));
     }
     axes
@@ -165,14 +175,15 @@ fn bit_axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Error> {
 }
 
 /// Share of the time (or bytes) that goes into the units of each site.
-fn shares(search: &Search<'_>, begin: &Recipe) -> Result<Vec<f64>, Error> {
+pub(crate) fn shares(search: &Search<'_>, begin: &Recipe) -> Result<Vec<f64>, Error> {
     let sites = &search.shop.anatomy.sites;
     if search.settings.focus == Focus::Speed {
         return Ok((0..sites.len()).map(|site| search.costs.share(site)).collect());
     }
     let whole = search.shop.make(begin)?.weights.size_in_bytes() as f64;
+    let stored = begin.bits.or(search.shop.model.plan.quantization.as_ref().map(|came| came.bits));
     let bytes = |of: &crate::Site| {
-        let bits = begin.bits.and_then(|b| if of.kind == Kind::Attention { b.attention } else { b.ffn });
+        let bits = stored.and_then(|b| if of.kind == Kind::Attention { b.attention } else { b.ffn });
         let each = bits.map_or(4.0, |bits| f64::from(bits) / 8.0);
         (of.units.len() * of.unit_weights) as f64 * each / whole
     };
@@ -181,7 +192,10 @@ fn shares(search: &Search<'_>, begin: &Recipe) -> Result<Vec<f64>, Error> {
 
 /// The recipe after so many steps on each axis.
 pub(crate) fn recipe(search: &Search<'_>, begin: &Recipe, axes: &[Axis], place: &[usize]) -> Recipe {
-    let architecture = &search.shop.model.architecture;
+    taken(&search.shop.model.architecture, begin, axes, place)
+}
+
+fn taken(architecture: &Architecture, begin: &Recipe, axes: &[Axis], place: &[usize]) -> Recipe {
     let mut recipe = begin.clone();
     let mut attention = recipe.attention.take().unwrap_or_default();
     for (axis, taken) in axes.iter().zip(place) {
@@ -189,6 +203,7 @@ pub(crate) fn recipe(search: &Search<'_>, begin: &Recipe, axes: &[Axis], place: 
         match axis.what {
             What::Site(site) => _ = recipe.left.insert(site, Left::Best(step.to)),
             What::Tokens(layer) => attention = dropping(attention, layer, CUTS[step.to]),
+            What::Merge(layer) => attention = merging(attention, layer, SHARES[step.to]),
             What::Keys(layer) => attention = choosing(attention, layer, architecture.layers.len()),
             What::Values => attention = budgeted(attention, ALPHAS[step.to]),
             What::Bits(part, layer) => recipe.set_bits(part, layer, step.to as u32),
@@ -196,4 +211,39 @@ pub(crate) fn recipe(search: &Search<'_>, begin: &Recipe, axes: &[Axis], place: 
     }
     recipe.attention = Some(reconciled(attention, architecture)).filter(|attention| !attention.is_exact());
     recipe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn tokens_are_merged_layer_by_layer_beside_what_else_is_chosen() {
+        let axes = running(&Prices::default(), 4);
+        let merged: Vec<&Axis> = axes.iter().filter(|axis| matches!(axis.what, What::Merge(_))).collect();
+        // The last layer never chooses.
+        assert_eq!(
+            merged.iter().map(|axis| &axis.name[..]).collect::<Vec<_>>(),
+            ["merged tokens in layer 0", "merged tokens in layer 1", "merged tokens in layer 2",]
+        );
+        assert!(merged.iter().all(|axis| axis.is_counted() && axis.steps.len() == SHARES.len()));
+
+        let model = testing::model();
+        let axis = |what| Axis::new("", what, (0..3).map(|to| Step::new(to, 0.0)).collect());
+        let attention = |whats: &[What]| {
+            let axes: Vec<Axis> = whats.iter().copied().map(axis).collect();
+            let recipe = taken(&model.architecture, &Recipe::default(), &axes, &vec![2; axes.len()]);
+            let attention = recipe.attention.unwrap();
+            attention.check_for(&model.architecture).unwrap();
+            attention.to_string()
+        };
+        assert_eq!(attention(&[What::Merge(0)]), "exact,merge=0,merge0=0.1");
+        assert_eq!(attention(&[What::Tokens(0), What::Merge(0)]), "exact,drop=0,drop0=0.3,merge=0,merge0=0.1");
+        // It goes by keys and not by probabilities: chosen keys and values within budgets can be in the same layer.
+        let keys = attention(&[What::Merge(0), What::Keys(0)]);
+        assert!(keys.contains("merge0=0.1") && keys.contains("keys0=auto"), "{keys}");
+        let values = attention(&[What::Merge(0), What::Values]);
+        assert!(values.starts_with("graded:0.2") && values.contains("merge0=0.1"), "{values}");
+    }
 }

@@ -44,8 +44,12 @@ pub(crate) fn survey(search: &mut Search<'_>) -> Result<(Recipe, Vec<Axis>), Err
 /// Measures what economies that are chosen while the model runs are worth here.
 fn price(search: &mut Search<'_>, begin: &Recipe) -> Result<(), Error> {
     let settings = search.settings;
-    let on_menu =
-        [(Economy::Tokens, Running::Tokens), (Economy::Keys, Running::Keys), (Economy::Values, Running::Values)];
+    let on_menu = [
+        (Economy::Tokens, Running::Tokens),
+        (Economy::Merge, Running::Merge),
+        (Economy::Keys, Running::Keys),
+        (Economy::Values, Running::Values),
+    ];
     let may: Vec<Running> = on_menu.iter().filter(|(economy, _)| settings.may(*economy)).map(|(_, of)| *of).collect();
     if settings.focus == Focus::Speed {
         search.prices = Prices::measure(search.shop, begin, search.watch, search.judge.engine(), &may)?;

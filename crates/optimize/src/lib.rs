@@ -22,6 +22,8 @@ mod running;
 mod search;
 mod stopwatch;
 mod surgeon;
+#[cfg(test)]
+mod testing;
 mod trail;
 mod workshop;
 

@@ -1,9 +1,10 @@
 //! What a search came to: the best candidate, the frontier, and what became of every part.
 
 use crate::contest::CLEARLY;
+use crate::running::unmerged;
 use crate::search::Tried;
 use crate::{Anatomy, Kind, Left, Recipe};
-use sparing_model::{AttentionPlan, LayerKeys, Model, Plan, Precision};
+use sparing_model::{AttentionPlan, LayerKeys, LayerTokens, Model, Plan, Precision, Tokens};
 use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
 
 /// The best of what was tried within a budget, by what matters most. `None`: nothing that was tried is within it.
@@ -124,9 +125,15 @@ fn chosen(attention: &AttentionPlan, layers: usize) -> Vec<String> {
     let mut parts = Vec::new();
     let list = |layers: Vec<String>| format!("layer{} {}", if layers.len() == 1 { "" } else { "s" }, layers.join(", "));
     if let Some(tokens) = &attention.tokens {
-        let cut = |layer: usize| Some(tokens.of(layer).drop).filter(|cut| *cut > 0.0);
-        let cuts = (0..layers).filter_map(|layer| Some(format!("{layer} (below {} of an even share)", cut(layer)?)));
-        parts.push(format!("tokens leave in {}", list(cuts.collect())));
+        let mut tell = |what: &str, of: &dyn Fn(LayerTokens) -> Option<String>| {
+            let told: Vec<String> =
+                (0..layers).filter_map(|layer| Some(format!("{layer} ({})", of(tokens.of(layer))?))).collect();
+            parts.extend((!told.is_empty()).then(|| format!("{what} {}", list(told))));
+        };
+        tell("tokens leave in", &|of| (of.drop > 0.0).then(|| format!("below {} of an even share", of.drop)));
+        tell("some tokens are kept in", &|of| of.keeps_some().then(|| of.keep.to_string()));
+        tell("like tokens are merged in", &|of| (of.merge > 0.0).then(|| format!("{} of them", of.merge)));
+        tell("tokens skip feed-forward in", &|of| (of.skip > 0.0).then(|| format!("below {}", of.skip)));
     }
     if let Some(keys) = &attention.keys {
         let chooses = |layer: &usize| !matches!(keys.layers.get(layer), Some(LayerKeys::Exact));
@@ -139,8 +146,8 @@ fn chosen(attention: &AttentionPlan, layers: usize) -> Vec<String> {
     parts
 }
 
-/// What became of every part of the network. `group`: neurons of a weight group.
-pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, plan: &Plan, group: usize) -> ElementMap {
+/// What became of every part of the network, in the model that a recipe made. `group`: neurons of a weight group.
+pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, model: &Model, group: usize) -> ElementMap {
     let mut layers: Vec<LayerMap> = (0..anatomy.layers).map(|_| LayerMap::default()).collect();
     for (number, site) in anatomy.sites.iter().enumerate() {
         let all = site.units.len();
@@ -156,7 +163,7 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, plan: &Plan, group: usize
             let kept = |place: usize, unit: usize| match left {
                 Some(Left::Only(units)) => units.contains(&unit),
                 Some(Left::Best(_)) if site.kind == Kind::Attention => {
-                    let heads = plan.elements.as_ref().and_then(|e| e.layers.get(layer)?.heads.as_ref());
+                    let heads = model.plan.elements.as_ref().and_then(|e| e.layers.get(layer)?.heads.as_ref());
                     heads.is_none_or(|heads| heads.contains(&unit))
                 }
                 _ => place < count,
@@ -164,7 +171,9 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, plan: &Plan, group: usize
             let state = |kept: bool| if kept { State::Kept } else { State::Removed };
             match site.kind {
                 Kind::Attention => {
-                    map.attention = whole;
+                    map.computed = computed(recipe, *layer, model).filter(|_| whole != State::Removed);
+                    let exact = map.computed.is_none();
+                    map.attention = if whole == State::Kept && !exact { State::Approximated } else { whole };
                     map.heads = site.units.iter().enumerate().map(|(place, unit)| state(kept(place, *unit))).collect();
                 }
                 Kind::Ffn => {
@@ -181,15 +190,28 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, plan: &Plan, group: usize
                 }
             }
             map.bits = layer_bits(recipe, *layer, Kind::Ffn);
+            let attention = layer_bits(recipe, *layer, Kind::Attention);
+            map.attention_bits = (attention != map.bits).then(|| attention.unwrap_or(0));
             let tokens = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref());
-            let cut = tokens.map_or(0.0, |tokens| tokens.of(*layer).drop);
+            let LayerTokens { drop, merge, .. } = tokens.map_or_else(LayerTokens::default, |tokens| tokens.of(*layer));
             // The last layer computes what the head reads and nothing else.
-            if cut > 0.0 && layer + 1 < anatomy.layers {
-                map.tokens = Some(format!("tokens below {cut} of an even share leave"));
+            if layer + 1 < anatomy.layers {
+                let dropped = (drop > 0.0).then(|| format!("tokens below {drop} of an even share leave"));
+                let merged = (merge > 0.0).then(|| format!("{merge} of the tokens are merged into others like them"));
+                let told: Vec<String> = dropped.into_iter().chain(merged).collect();
+                map.tokens = (!told.is_empty()).then(|| told.join(", then "));
             }
         }
     }
     ElementMap { layers }
+}
+
+/// How a layer of a recipe's model computes attention, if not exactly.
+fn computed(recipe: &Recipe, layer: usize, model: &Model) -> Option<String> {
+    let attention = recipe.attention.as_ref()?;
+    let keys = attention.keys.as_ref().is_some_and(|keys| keys.of(layer, &model.architecture).is_some());
+    let values = attention.mca.as_ref().filter(|mca| mca.alpha_of(layer).is_some());
+    keys.then(|| "chosen keys".into()).or(values.map(|mca| format!("{} values", mca.sampler.name())))
 }
 
 /// The recipe piece by piece, in the order techniques are counted: name and recipe up to and with it.
@@ -221,11 +243,14 @@ pub fn techniques(recipe: &Recipe, anatomy: &Anatomy) -> Vec<(&'static str, Reci
         step(name, next.clone());
     }
     let attention = recipe.attention.clone().unwrap_or_default();
-    let mut now = AttentionPlan { tokens: attention.tokens, ..AttentionPlan::default() };
+    let left = attention.tokens.as_ref().map(unmerged).filter(|tokens| *tokens != Tokens::default());
+    let mut now = AttentionPlan { tokens: left, ..AttentionPlan::default() };
     let mut with = |name, attention: &AttentionPlan| {
         step(name, Recipe { attention: Some(attention.clone()).filter(|a| !a.is_exact()), ..next.clone() });
     };
     with("dropped tokens", &now);
+    now.tokens = attention.tokens;
+    with("merged tokens", &now);
     now.keys = attention.keys;
     with("chosen keys", &now);
     now.mca = attention.mca;
@@ -247,6 +272,48 @@ mod tests {
             "graded values, alpha 0.4",
         ];
         assert_eq!(told, want);
+    }
+
+    #[test]
+    fn tokens_that_leave_and_tokens_that_merge_are_told_apart() {
+        let attention: AttentionPlan = "exact,merge=0,merge0=0.1,merge2=0.3,drop=0,drop2=0.5".parse().unwrap();
+        let want = [
+            "tokens leave in layer 2 (below 0.5 of an even share)",
+            "like tokens are merged in layers 0 (0.1 of them), 2 (0.3 of them)",
+        ];
+        assert_eq!(chosen(&attention, 4), want);
+        let recipe = Recipe { attention: Some(attention), ..Recipe::default() };
+        let steps = techniques(&recipe, &Anatomy { sites: vec![], layers: 4 });
+        let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["dropped tokens", "merged tokens"]);
+        assert_eq!(steps[0].1.attention, Some("exact,drop=0,drop2=0.5".parse().unwrap()));
+        assert_eq!(steps[1].1, recipe);
+        // Nothing leaves: that is no step.
+        let merged = Recipe { attention: Some("exact,merge=0.1".parse().unwrap()), ..Recipe::default() };
+        let steps = techniques(&merged, &Anatomy { sites: vec![], layers: 4 });
+        assert_eq!(steps.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["merged tokens"]);
+    }
+
+    #[test]
+    fn attention_that_is_not_exact_shows_in_the_map_and_so_do_its_bits() {
+        let model = crate::testing::model();
+        let anatomy = Anatomy::of(&model.architecture).unwrap();
+        let map = |attention: &str| {
+            let mut recipe = Recipe { attention: Some(attention.parse().unwrap()), ..Recipe::default() };
+            recipe.set_bits(sparing_quantize::Part::Attention, Some(0), 4);
+            recipe.set_bits(sparing_quantize::Part::Ffn, Some(0), 8);
+            element_map(&recipe, &anatomy, &model, 16).layers
+        };
+        let keys = map("exact,keys=auto,merge=0,merge0=0.2");
+        assert_eq!((keys[0].attention_bits, keys[0].bits), (Some(4), Some(8)));
+        assert_eq!((keys[1].attention_bits, keys[1].bits), (None, None));
+        assert_eq!((keys[0].attention, keys[0].computed.as_deref()), (State::Approximated, Some("chosen keys")));
+        assert_eq!(keys[0].tokens.as_deref(), Some("0.2 of the tokens are merged into others like them"));
+        // The last attention has one query, which sees all keys.
+        assert_eq!((keys[1].attention, keys[1].computed.as_deref()), (State::Kept, None));
+        let values = map("graded:0.4,layer0=exact");
+        assert_eq!((values[0].attention, values[0].computed.as_deref()), (State::Kept, None));
+        assert_eq!((values[1].attention, values[1].computed.as_deref()), (State::Approximated, Some("graded values")));
     }
 
     #[test]

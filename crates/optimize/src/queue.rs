@@ -1,10 +1,12 @@
 //! The paper's search (its Algorithms 2 and 3) and the baselines it is compared with: elements are looked at one after the
 //! other, each against the loss with it removed.
 
+use crate::axes::shares;
 use crate::elements::{Element, queue};
+use crate::running::{Prices, Running, choosing, reconciled, saves_operations};
 use crate::search::{Economy, Event, Search, Strategy};
-use crate::{Kind, Left, Recipe};
-use sparing_model::Error;
+use crate::{Anatomy, Kind, Left, Recipe};
+use sparing_model::{AttentionPlan, Error};
 use sparing_quantize::Part;
 use sparing_report::Focus;
 use std::collections::BTreeSet;
@@ -36,7 +38,8 @@ pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
             let elements = ordered(search, &state)?;
             (search.tell)(Event::Phase("elements", elements.len()));
             walk(search, &mut state, elements)?;
-            stored(search, &state)
+            stored(search, &state)?;
+            approximate(search, &mut state)
         }
     }
 }
@@ -56,6 +59,8 @@ struct State {
     recipe: Recipe,
     /// Sites whose blocks are of too much worth to look inside.
     closed: BTreeSet<usize>,
+    /// Sites that are of too much worth to be removed, and of little enough to be approximated.
+    approximable: BTreeSet<usize>,
     least: f64,
 }
 
@@ -64,7 +69,8 @@ impl State {
     fn new(search: &mut Search<'_>) -> Result<State, Error> {
         let recipe = search.precision()?;
         let recipe = search.rounded(recipe)?;
-        Ok(State { recipe, closed: BTreeSet::new(), least: search.judge.own().loss })
+        let least = search.judge.own().loss;
+        Ok(State { recipe, closed: BTreeSet::new(), approximable: BTreeSet::new(), least })
     }
 
     /// The recipe without an element.
@@ -83,12 +89,8 @@ impl State {
 
 /// The elements in the order of the strategy.
 fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error> {
-    let anatomy = &search.shop.anatomy;
-    let weights = |kind| {
-        anatomy.of_kind(kind).map(|s| anatomy.sites[s].units.len() * anatomy.sites[s].unit_weights).sum::<usize>()
-    };
-    let heavy = if weights(Kind::Ffn) >= weights(Kind::Attention) { Kind::Ffn } else { Kind::Attention };
-    let mut elements = queue(anatomy, heavy, search.settings);
+    let heavy = heavy(&search.shop.anatomy, &shares(search, &state.recipe)?);
+    let mut elements = queue(&search.shop.anatomy, heavy, search.settings);
     match search.settings.strategy {
         // Everything in one queue, the small first: nothing is spared by what it belongs to.
         Strategy::Flat => elements.sort_by_key(|element| std::cmp::Reverse(element.granularity)),
@@ -108,6 +110,12 @@ fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error
         _ => {}
     }
     Ok(elements)
+}
+
+/// The kind of block that takes most, given what each site takes: time with speed in focus, else bytes.
+fn heavy(anatomy: &Anatomy, shares: &[f64]) -> Kind {
+    let all = |kind| anatomy.of_kind(kind).map(|site| shares[site]).sum::<f64>();
+    if all(Kind::Ffn) >= all(Kind::Attention) { Kind::Ffn } else { Kind::Attention }
 }
 
 /// Algorithm 3. With speed in focus a block's weight groups go from its two ends inwards until one has to stay ("greedy
@@ -137,7 +145,55 @@ fn walk(search: &mut Search<'_>, state: &mut State, elements: Vec<Element>) -> R
             Action::Keep if element.granularity == 0 && search.settings.strategy != Strategy::Flat => {
                 state.closed.insert(element.site);
             }
+            Action::Approximate => _ = state.approximable.insert(element.site),
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Gives attention that may be approximated sign matching, where that saves operations at these lengths. As in Algorithm 3 it
+/// comes after all that is pruned; other than there each block is tried, for nothing need train what is left. Feed-forward blocks
+/// stay as they are.
+fn approximate(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> {
+    let (shop, settings) = (search.shop, search.settings);
+    if settings.focus != Focus::Speed || !settings.may(Economy::Keys) {
+        return Ok(());
+    }
+    let architecture = &shop.model.architecture;
+    let is_left = |site: &usize| state.recipe.left.get(site).is_none_or(|left| left.count(1) > 0);
+    let attention = |site: &usize| shop.anatomy.sites[*site].kind == Kind::Attention && is_left(site);
+    let mut sites: Vec<usize> = state.approximable.iter().copied().filter(attention).collect();
+    if !settings.bottom_first {
+        sites.reverse();
+    }
+    let with_keys = |plan: &AttentionPlan, site: &usize| {
+        let layers = shop.anatomy.sites[*site].layers.iter();
+        let plan = layers.fold(plan.clone(), |plan, layer| choosing(plan, *layer, architecture.layers.len()));
+        reconciled(plan, architecture)
+    };
+    let mut plan = state.recipe.attention.clone().or(shop.model.plan.attention.clone()).unwrap_or_default();
+    let begin = Recipe { attention: Some(plan.clone()), ..state.recipe.clone() };
+    // Where every key is needed, as in the last layer, none are chosen.
+    sites.retain(|site| with_keys(&plan, site) != plan);
+    let all = sites.iter().fold(plan.clone(), |plan, site| with_keys(&plan, site));
+    let options = search.judge.engine();
+    let able = all.check_for(architecture).is_ok();
+    if !able || !saves_operations(&all, shop, &begin, search.watch, options)? {
+        return Ok(());
+    }
+    search.prices = Prices::measure(shop, &begin, search.watch, options, &[Running::Keys])?;
+    (search.tell)(Event::Phase("sign matching", sites.len()));
+    for site in sites {
+        if search.trials_left() == 0 {
+            break;
+        }
+        let next = with_keys(&plan, &site);
+        let recipe = Recipe { attention: Some(next.clone()), ..state.recipe.clone() };
+        let tried = search.attempt(&format!("chosen keys in {}", shop.anatomy.sites[site].name()), &recipe)?;
+        if tried.fair && tried.within(settings.budget) {
+            search.accept();
+            (state.recipe, plan) = (recipe, next);
         }
     }
     Ok(())
@@ -212,6 +268,74 @@ fn top_layers(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Workshop;
+    use crate::testing::{model, searching, settings};
+    use sparing_model::Bits;
+
+    #[test]
+    fn what_takes_most_comes_first() {
+        // One head of two: attention has fewer weights than feed-forward, and takes longer at 40 tokens.
+        let whole = model();
+        let shop = Workshop::new(&whole).unwrap();
+        let left = shop.anatomy.of_kind(Kind::Attention).map(|site| (site, Left::Only(vec![0]))).collect();
+        let narrow = shop.shape(&Recipe { left, ..Recipe::default() }).unwrap();
+        let first = |focus, bits: Option<Bits>| {
+            let settings = settings(Strategy::Paper, focus, &[Economy::Blocks]);
+            searching(&narrow, &settings, 40, |search| {
+                let recipe = Recipe { bits, ..Recipe::default() };
+                let state = State { recipe, closed: BTreeSet::new(), approximable: BTreeSet::new(), least: 0.0 };
+                let first = ordered(search, &state).unwrap()[0].site;
+                search.shop.anatomy.sites[first].kind
+            })
+        };
+        assert_eq!(first(Focus::Speed, None), Kind::Attention);
+        assert_eq!(first(Focus::Size, None), Kind::Ffn);
+        let coarse = Bits { attention: Some(8), ffn: Some(3), ..Bits::default() };
+        assert_eq!(first(Focus::Size, Some(coarse)), Kind::Attention);
+    }
+
+    /// What is tried of sites that may all be approximated, and what is kept.
+    fn approximated(tokens: u32, menu: &[Economy], budget: f64) -> (usize, Option<String>) {
+        let settings = crate::Settings { budget, ..settings(Strategy::Paper, Focus::Speed, menu) };
+        searching(&model(), &settings, tokens, |search| {
+            let mut state = State::new(search).unwrap();
+            state.approximable = (0..search.shop.anatomy.sites.len()).collect();
+            approximate(search, &mut state).unwrap();
+            (search.tried.len(), state.recipe.attention.map(|attention| attention.to_string()))
+        })
+    }
+
+    #[test]
+    fn approximable_attention_gets_sign_matching() {
+        // One of two layers: the last attention sees all keys, and feed-forward blocks stay as they are.
+        let keys = "exact,keys=auto,ends,keys0=auto,keys1=exact".to_string();
+        assert_eq!(approximated(40, &[Economy::Blocks, Economy::Keys], 0.9), (1, Some(keys)));
+        assert_eq!(approximated(40, &[Economy::Blocks, Economy::Keys], -1.0), (1, None), "too bad");
+        assert_eq!(approximated(12, &[Economy::Blocks, Economy::Keys], 0.9), (0, None), "too short");
+        assert_eq!(approximated(40, &[Economy::Blocks], 0.9), (0, None), "not on the menu");
+    }
+
+    #[test]
+    fn attention_between_the_thresholds_is_approximable() {
+        let settings = settings(Strategy::Paper, Focus::Speed, &[Economy::Blocks]);
+        let whole = model();
+        let shop = Workshop::new(&whole).unwrap();
+        // Turned around this block is of use, and the more of it the more it is missed.
+        let approximable = [0.0, -4.0, -12.0].map(|share: f32| {
+            let dimmed = Left::Dimmed(shop.anatomy.sites[0].units.clone(), share / 24.0);
+            let model = shop.shape(&Recipe { left: [(0, dimmed)].into(), ..Recipe::default() }).unwrap();
+            searching(&model, &settings, 40, |search| {
+                let mut state = State::new(search).unwrap();
+                let units = 0..search.shop.anatomy.sites[0].units.len();
+                walk(search, &mut state, vec![Element { site: 0, units, granularity: 0 }]).unwrap();
+                let loss = search.tried[0].verdict.loss / search.judge.own().loss;
+                let found = state.approximable.contains(&0);
+                assert_eq!(found, (PRUNE..APPROXIMATE).contains(&loss), "{loss}");
+                found
+            })
+        });
+        assert_eq!(approximable, [false, true, false]);
+    }
 
     #[test]
     fn bits_as_in_the_papers_table() {

@@ -1,7 +1,8 @@
-//! Economies that are chosen text by text while the model runs: tokens that leave, keys that are looked at, values as precise
-//! as attention needs them. What they leave out is counted; what that is worth in the clock is measured, coarsely, for
+//! Economies that are chosen text by text while the model runs: tokens that leave or are merged, keys that are looked at, values
+//! as precise as attention needs them. What they leave out is counted; what that is worth in the clock is measured, coarsely, for
 //! choosing costs time as well, and few rows are not computed as fast as many.
 
+use crate::axes::What;
 use crate::{Recipe, Stopwatch, Workshop};
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options};
@@ -13,6 +14,9 @@ use sparing_model::{
 const NOTHING: f32 = 1e-6;
 /// A cut below which much leaves.
 const MUCH: f32 = 0.7;
+/// Shares of the tokens to merge that say what finding like tokens costs, and what it saves.
+const FEW: f32 = 0.05;
+const MANY: f32 = 0.25;
 /// An alpha that leaves out much of the values.
 const COARSE: f32 = 1.0;
 /// Rounds of a race.
@@ -25,6 +29,8 @@ const LEAST: f64 = 0.01;
 pub enum Running {
     /// Tokens leave.
     Tokens,
+    /// Tokens are merged into others that are like them.
+    Merge,
     /// Attention over chosen keys.
     Keys,
     /// Values within budgets.
@@ -33,12 +39,13 @@ pub enum Running {
 
 impl Running {
     /// All of them.
-    pub const ALL: [Running; 3] = [Running::Tokens, Running::Keys, Running::Values];
+    pub const ALL: [Running; 4] = [Running::Tokens, Running::Merge, Running::Keys, Running::Values];
 
     /// What it is, in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Running::Tokens => "letting tokens leave",
+            Running::Merge => "merging tokens that are alike",
             Running::Keys => "attention over chosen keys",
             Running::Values => "values within budgets",
         }
@@ -47,7 +54,8 @@ impl Running {
     /// Whether a recipe has it.
     fn is_in(self, recipe: &Recipe) -> bool {
         recipe.attention.as_ref().is_some_and(|attention| match self {
-            Running::Tokens => attention.tokens.is_some(),
+            Running::Tokens => attention.tokens.as_ref().is_some_and(|tokens| unmerged(tokens) != Tokens::default()),
+            Running::Merge => attention.tokens.as_ref().is_some_and(|tokens| tokens.merge.is_some()),
             Running::Keys => attention.keys.is_some(),
             Running::Values => attention.mca.is_some(),
         })
@@ -58,7 +66,15 @@ impl Running {
     pub fn without(self, recipe: &Recipe, came: bool) -> Option<Recipe> {
         let mut attention = recipe.attention.clone()?;
         let was_there = match self {
-            Running::Tokens => attention.tokens.take().is_some(),
+            Running::Tokens => {
+                let merge = attention.tokens.take().and_then(|tokens| tokens.merge);
+                attention.tokens = merge.map(|merge| Tokens { merge: Some(merge), ..Tokens::default() });
+                self.is_in(recipe)
+            }
+            Running::Merge => {
+                attention.tokens = attention.tokens.as_ref().map(unmerged).filter(|rest| *rest != Tokens::default());
+                self.is_in(recipe)
+            }
             Running::Keys => attention.keys.take().is_some(),
             Running::Values => attention.mca.take().is_some(),
         };
@@ -70,7 +86,7 @@ impl Running {
 /// What was counted while a candidate ran: shares of the exact operations that were not done.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// Because tokens left.
+    /// Because tokens left or were merged.
     pub tokens: f64,
     /// Because values had budgets.
     pub values: f64,
@@ -90,8 +106,11 @@ impl Counted {
 pub struct Prices {
     /// What it costs to measure in one layer which tokens may leave.
     measuring: f64,
-    /// Time saved for operations saved because tokens left, and because values had budgets.
+    /// What it costs to find in one layer which tokens are alike.
+    matching: f64,
+    /// Time saved for operations saved because tokens left, because they were merged, and because values had budgets.
     tokens: f64,
+    merged: f64,
     values: f64,
     /// Time that chosen keys save in one layer.
     keys: f64,
@@ -100,7 +119,7 @@ pub struct Prices {
 impl Default for Prices {
     /// An operation saved is its time saved, and choosing is free.
     fn default() -> Prices {
-        Prices { measuring: 0.0, tokens: 1.0, values: 1.0, keys: 0.0 }
+        Prices { measuring: 0.0, matching: 0.0, tokens: 1.0, merged: 1.0, values: 1.0, keys: 0.0 }
     }
 }
 
@@ -124,7 +143,7 @@ impl Prices {
             Ok((1.0 - 1.0 / ratio, engine))
         };
         let able = |attention: &AttentionPlan| attention.check_for(architecture).is_ok();
-        let mut prices = Prices { measuring: 0.0, tokens: 0.0, values: 0.0, keys: 0.0 };
+        let mut prices = Prices { measuring: 0.0, matching: 0.0, tokens: 0.0, merged: 0.0, values: 0.0, keys: 0.0 };
         let layers = architecture.layers.len();
         let drop = |cut: f32| (0..layers).fold(AttentionPlan::default(), |plan, layer| dropping(plan, layer, cut));
         if may.contains(&Running::Tokens) && able(&drop(MUCH)) {
@@ -132,6 +151,15 @@ impl Prices {
             let (saved, engine) = race(drop(MUCH))?;
             prices.measuring = -idle / layers.saturating_sub(1).max(1) as f64;
             prices.tokens = worth(saved - idle, Counted::by(&engine).tokens);
+        }
+        let merge = |share: f32| (0..layers).fold(AttentionPlan::default(), |plan, layer| merging(plan, layer, share));
+        if may.contains(&Running::Merge) && able(&merge(MANY)) {
+            let (little, few) = race(merge(FEW))?;
+            let (much, many) = race(merge(MANY))?;
+            let (few, many) = (Counted::by(&few).tokens, Counted::by(&many).tokens);
+            prices.merged = worth(much - little, many - few);
+            let idle = hundredths(little - prices.merged * few).min(0.0);
+            prices.matching = -idle / layers.saturating_sub(1).max(1) as f64;
         }
         if may.contains(&Running::Values) && shop.is_calibrated() && able(&budgeted(AttentionPlan::default(), COARSE)) {
             let (saved, engine) = race(budgeted(AttentionPlan::default(), COARSE))?;
@@ -143,9 +171,7 @@ impl Prices {
             let layers = (0..layers).filter(|layer| chosen.is_some_and(|k| k.of(*layer, architecture).is_some()));
             let layers = layers.count().max(1);
             // Texts too short to have more keys than are kept need no race.
-            let model = shop.shape(&Recipe { attention: Some(choosing.clone()), ..begin.clone() })?;
-            let flops = |engine: &Engine| engine.ledger(&watch.lengths(), &Wanted::Head).flops() as f64;
-            if flops(&Engine::compile(&model, options)?) < (1.0 - LEAST) * flops(&plain) {
+            if saves_operations(&choosing, shop, begin, watch, options)? {
                 prices.keys = hundredths(race(choosing)?.0).max(0.0) / layers as f64;
             }
         }
@@ -156,12 +182,18 @@ impl Prices {
     pub fn saved(&self, attention: Option<&AttentionPlan>, counted: &Counted, architecture: &Architecture) -> f64 {
         let Some(attention) = attention else { return 0.0 };
         let layers = || 0..architecture.layers.len();
-        let measure = |layer: &usize| attention.tokens.as_ref().is_some_and(|t| t.of(*layer).measures());
         // The last layer never chooses.
-        let measured = layers().take(architecture.layers.len().saturating_sub(1)).filter(measure).count();
+        let tokens = |layer: usize| attention.tokens.as_ref().filter(|_| layer + 1 < architecture.layers.len());
+        let measured = layers().filter(|layer| tokens(*layer).is_some_and(|t| t.of(*layer).measures())).count();
+        let matched = layers().filter(|layer| tokens(*layer).is_some_and(|t| t.of(*layer).merge > 0.0)).count();
+        let costs = self.measuring * measured as f64 + self.matching * matched as f64;
+        // Operations are counted together: where tokens both leave and are merged, layers say how much is whose.
+        let worth = [(measured, self.tokens), (matched, self.merged)].into_iter().filter(|(_, worth)| *worth > 0.0);
+        let (sum, of) = worth.fold((0.0, 0), |(sum, of), (layers, worth)| (sum + layers as f64 * worth, of + layers));
+        let fewer = counted.tokens * sum / of.max(1) as f64;
         let choose = |layer: &usize| attention.keys.as_ref().is_some_and(|k| k.of(*layer, architecture).is_some());
         let keys = layers().filter(choose).count() as f64 * self.keys;
-        self.tokens * counted.tokens - self.measuring * measured as f64 + self.values * counted.values + keys
+        fewer - costs + self.values * counted.values + keys
     }
 
     /// Share of the time that chosen keys save in one layer.
@@ -170,18 +202,39 @@ impl Prices {
     }
 
     /// What a choice that leaves nothing out saves: less than nothing.
-    pub(crate) fn idle(&self, what: crate::axes::What) -> f64 {
-        if matches!(what, crate::axes::What::Tokens(_)) { -self.measuring } else { 0.0 }
+    pub(crate) fn idle(&self, what: What) -> f64 {
+        match what {
+            What::Tokens(_) => -self.measuring,
+            What::Merge(_) => -self.matching,
+            _ => 0.0,
+        }
     }
 
     /// Whether there is anything to win at the lengths that were timed.
     pub fn pays(&self, what: Running) -> bool {
         match what {
             Running::Tokens => self.tokens > 0.0,
+            Running::Merge => self.merged > 0.0,
             Running::Values => self.values > 0.0,
             Running::Keys => self.keys > 0.0,
         }
     }
+}
+
+/// Whether attention by a plan takes fewer operations at the lengths that are timed, as far as that is known beforehand.
+pub(crate) fn saves_operations(
+    attention: &AttentionPlan,
+    shop: &Workshop<'_>,
+    begin: &Recipe,
+    watch: &Stopwatch,
+    options: &Options,
+) -> Result<bool, Error> {
+    let flops = |recipe: &Recipe| -> Result<f64, Error> {
+        let engine = Engine::compile(&shop.shape(recipe)?, options)?;
+        Ok(engine.ledger(&watch.lengths(), &Wanted::Head).flops() as f64)
+    };
+    let with = Recipe { attention: Some(attention.clone()), ..begin.clone() };
+    Ok(flops(&with)? < (1.0 - LEAST) * flops(begin)?)
 }
 
 /// An economy that some candidate did without, because it did not pay.
@@ -219,6 +272,18 @@ pub(crate) fn dropping(mut attention: AttentionPlan, layer: usize, cut: f32) -> 
     attention
 }
 
+/// This share of a layer's tokens is merged into others.
+pub(crate) fn merging(mut attention: AttentionPlan, layer: usize, share: f32) -> AttentionPlan {
+    let tokens = attention.tokens.get_or_insert_with(Tokens::default);
+    tokens.merge.get_or_insert_with(|| ByLayer::new(0.0)).layers.insert(layer, share);
+    attention
+}
+
+/// The same, but nothing is merged.
+pub(crate) fn unmerged(tokens: &Tokens) -> Tokens {
+    Tokens { merge: None, ..tokens.clone() }
+}
+
 /// One of so many layers looks at as many keys as the paper has for a text's length.
 pub(crate) fn choosing(mut attention: AttentionPlan, layer: usize, layers: usize) -> AttentionPlan {
     let keys = attention.keys.get_or_insert_with(|| Keys {
@@ -236,7 +301,7 @@ pub(crate) fn budgeted(mut attention: AttentionPlan, alpha: f32) -> AttentionPla
     attention
 }
 
-/// Where several want the same layer: tokens save most, then keys, then values.
+/// Where several want the same layer: tokens save most, then keys, then values. Merging goes by keys alone and is beside all.
 pub(crate) fn reconciled(mut attention: AttentionPlan, architecture: &Architecture) -> AttentionPlan {
     let Some(mut keys) = attention.keys.take() else { return attention };
     let mut chosen = false;
@@ -267,6 +332,23 @@ mod tests {
         let has = Recipe { attention: Some(dropping(AttentionPlan::default(), 1, 0.5)), ..Recipe::default() };
         assert_eq!(given_up.note(&has), None);
         assert!(GivenUp { what: Running::Keys, slower: 0.1 }.note(&has).is_some());
+    }
+
+    #[test]
+    fn merged_tokens_are_worth_what_the_clock_says_of_merging() {
+        let architecture = crate::testing::model().architecture;
+        let prices = Prices { measuring: 0.02, matching: 0.01, tokens: 0.8, merged: 0.5, values: 0.0, keys: 0.0 };
+        let counted = Counted { tokens: 0.2, values: 0.0 };
+        let saved = |plan: &str| prices.saved(Some(&plan.parse().unwrap()), &counted, &architecture);
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        near(saved("exact,drop=0.5"), 0.8 * 0.2 - 0.02);
+        near(saved("exact,merge=0.1"), 0.5 * 0.2 - 0.01);
+        near(saved("exact,drop=0.5,merge=0.1"), 0.65 * 0.2 - 0.03);
+        // The last layer never chooses.
+        near(saved("exact,merge=0,merge1=0.1"), 0.0);
+        // A model that came with merged tokens, and nobody asked what merging is worth.
+        let unasked = Prices { matching: 0.0, merged: 0.0, ..prices };
+        near(unasked.saved(Some(&"exact,drop=0.5,merge=0.1".parse().unwrap()), &counted, &architecture), 0.14);
     }
 
     #[test]

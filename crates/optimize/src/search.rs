@@ -30,6 +30,13 @@ pub enum Strategy {
     Adaptive,
 }
 
+impl Strategy {
+    /// Neurons of a weight group where nobody says how many: the paper's W (Table 9), or finer for ours.
+    pub fn group(self) -> usize {
+        if self == Strategy::Cost { 128 } else { 256 }
+    }
+}
+
 /// What may be economised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -42,6 +49,8 @@ pub enum Economy {
     Width,
     /// Tokens that bring little to others leave.
     Tokens,
+    /// Tokens are merged into others that are like them.
+    Merge,
     /// Attention looks at a few keys (sign matching); for long texts.
     Keys,
     /// Values are as precise as attention needs them.
@@ -54,11 +63,12 @@ pub enum Economy {
 
 impl Economy {
     /// All of them.
-    pub const ALL: [Economy; 8] = [
+    pub const ALL: [Economy; 9] = [
         Economy::Blocks,
         Economy::Heads,
         Economy::Width,
         Economy::Tokens,
+        Economy::Merge,
         Economy::Keys,
         Economy::Values,
         Economy::Precision,
@@ -69,15 +79,23 @@ impl Economy {
     pub fn suits(self, focus: Focus, strategy: Strategy) -> bool {
         match self {
             Economy::Blocks | Economy::Heads | Economy::Width => true,
-            Economy::Tokens | Economy::Keys | Economy::Values => focus == Focus::Speed && strategy == Strategy::Cost,
+            Economy::Tokens | Economy::Merge | Economy::Values => focus == Focus::Speed && strategy == Strategy::Cost,
+            // Whole layers are kept or removed: nothing is approximated.
+            Economy::Keys => focus == Focus::Speed && strategy != Strategy::TopLayers,
             Economy::Precision => focus == Focus::Speed,
             Economy::Bits => focus == Focus::Size,
         }
     }
 
+    /// Whether it is looked for where nobody says what to look for. Merging takes as long to try as letting tokens leave, and
+    /// loses more for what it saves.
+    pub fn is_usual(self) -> bool {
+        self != Economy::Merge
+    }
+
     /// Whether it is chosen text by text while the model runs.
     pub fn is_running(self) -> bool {
-        matches!(self, Economy::Tokens | Economy::Keys | Economy::Values)
+        matches!(self, Economy::Tokens | Economy::Merge | Economy::Keys | Economy::Values)
     }
 
     /// The name in flags and reports.
@@ -87,6 +105,7 @@ impl Economy {
             Economy::Heads => "heads",
             Economy::Width => "width",
             Economy::Tokens => "tokens",
+            Economy::Merge => "merge",
             Economy::Keys => "keys",
             Economy::Values => "values",
             Economy::Precision => "precision",
@@ -384,5 +403,25 @@ impl Search<'_> {
             return Ok(recipe);
         }
         Ok(begin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weight_groups_are_as_published_but_for_ours() {
+        assert_eq!([Strategy::Cost, Strategy::Paper, Strategy::Flat].map(Strategy::group), [128, 256, 256]);
+    }
+
+    #[test]
+    fn keys_suit_strategies_that_approximate() {
+        let suits = |economy: Economy, strategy| economy.suits(Focus::Speed, strategy);
+        assert!([Strategy::Cost, Strategy::Paper, Strategy::Random].iter().all(|s| suits(Economy::Keys, *s)));
+        assert!(!suits(Economy::Keys, Strategy::TopLayers) && !Economy::Keys.suits(Focus::Size, Strategy::Paper));
+        assert!(suits(Economy::Merge, Strategy::Cost) && !suits(Economy::Merge, Strategy::Paper));
+        let unusual: Vec<Economy> = Economy::ALL.into_iter().filter(|economy| !economy.is_usual()).collect();
+        assert_eq!(unusual, [Economy::Merge]);
     }
 }

@@ -135,6 +135,14 @@ fn one_economy_less_is_the_same_without_it() {
     assert_eq!(without.precision, recipe.precision);
     assert!(Running::Tokens.without(&without, false).is_none() && Running::Keys.without(&recipe, false).is_none());
     assert_eq!(Running::Values.without(&without, false).unwrap(), Recipe { attention: None, ..recipe.clone() });
+    // Tokens that leave and tokens that are merged are given up one by one.
+    let both = Recipe { attention: Some("exact,drop=0,drop1=0.5,merge=0.1".parse().unwrap()), ..recipe.clone() };
+    let attention = |of: Running, from: &Recipe| of.without(from, false).map(|without| without.attention);
+    assert_eq!(attention(Running::Tokens, &both), Some(Some("exact,merge=0.1".parse().unwrap())));
+    assert_eq!(attention(Running::Merge, &both), Some(Some("exact,drop=0,drop1=0.5".parse().unwrap())));
+    let merged = Running::Tokens.without(&both, false).unwrap();
+    assert_eq!(attention(Running::Tokens, &merged), None);
+    assert_eq!((attention(Running::Merge, &merged), attention(Running::Merge, &recipe)), (Some(None), None));
     // Where the model came with some, exact has to be said.
     let said = Running::Values.without(&without, true).unwrap();
     assert!(said.attention.is_some_and(|attention| attention.is_exact()));

@@ -26,8 +26,12 @@ pub struct LayerMap {
     pub groups: Vec<State>,
     /// What is done to tokens in this layer, in words: "half dropped".
     pub tokens: Option<String>,
-    /// Bits of the stored weights; `None`: floats as published.
+    /// How attention is computed where that is not exact, in words: "chosen keys".
+    pub computed: Option<String>,
+    /// Bits of the feed-forward block's stored weights; `None`: floats as published.
     pub bits: Option<u32>,
+    /// Bits of attention's where they differ from these; 0: floats as published.
+    pub attention_bits: Option<u32>,
 }
 
 /// What became of an element.

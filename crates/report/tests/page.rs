@@ -46,7 +46,7 @@ fn hostile() -> Report {
     report.criterion = text();
     report.gains[0].technique = text();
     report.parts_before[0].part = text();
-    report.elements.layers[0].tokens = Some(text());
+    (report.elements.layers[0].tokens, report.elements.layers[0].computed) = (Some(text()), Some(text()));
     for candidate in &mut report.candidates {
         (candidate.name, candidate.what) = (text(), text());
         candidate.plan = serde_json::json!({ text(): text() });
@@ -300,4 +300,23 @@ fn three_files_are_saved() {
     assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 4);
     let error = example().save(&inside.join("report.json"), &BaseCard::default()).unwrap_err().to_string();
     assert!(error.contains("report.json: cannot be written"), "{error}");
+}
+
+#[test]
+fn attention_of_its_own_bits_and_keys_shows_in_the_map() {
+    let mut report = example();
+    let own = LayerMap {
+        attention: State::Approximated,
+        computed: Some("chosen keys".into()),
+        attention_bits: Some(4),
+        bits: Some(8),
+        ..LayerMap::default()
+    };
+    let same = LayerMap { bits: Some(6), ..LayerMap::default() };
+    let floats = LayerMap { attention_bits: Some(0), bits: Some(5), ..LayerMap::default() };
+    report.elements.layers = vec![own, same, floats];
+    let page = report.html();
+    for told in ["layer 0, attention: reduced: chosen keys", "attention 4, feed-forward 8", ">4/8<", ">6<", "/5<"] {
+        assert!(page.contains(told), "{told}");
+    }
 }

@@ -20,7 +20,7 @@ pub(super) fn section(report: &Report) -> Option<Element> {
     if layers.is_empty() {
         return None;
     }
-    let lead = "A row per layer, from the input at the top, counted from 0 as in sparing.json. A small square is a head or a group of feed-forward weights; reduced is what has lost a part of itself.";
+    let lead = "A row per layer, from the input at the top, counted from 0 as in sparing.json. A small square is a head or a group of feed-forward weights; reduced is what has lost a part of itself or is computed more cheaply.";
     let side = Element::new("div")
         .with(legend(layers))
         .with(summary(layers))
@@ -44,12 +44,14 @@ fn picture(layers: &[LayerMap]) -> Element {
                 label(2.0, y + 11.5, "▼").set("class", "tokens").tip(&format!("layer {number}, tokens: {tokens}")),
             );
         }
-        if let Some(bits) = layer.bits {
-            svg = svg.with(label(WIDTH, y + 11.5, &bits.to_string()).set("text-anchor", "end"));
+        if let Some((short, long)) = bits(layer) {
+            let tip = format!("layer {number}, bits: {long}");
+            svg = svg.with(label(WIDTH, y + 11.5, &short).set("text-anchor", "end").tip(&tip));
         }
         let heads =
             layer.heads.iter().enumerate().map(|(head, state)| (format!("layer {number}, head {head}"), *state));
-        svg = block(svg, ATTENTION, y, &format!("layer {number}, attention"), layer.attention, heads.collect());
+        let name = format!("layer {number}, attention");
+        svg = block(svg, ATTENTION, y, &name, (layer.attention, &attention(layer)), heads.collect());
         let groups = layer.groups.iter().enumerate();
         let groups = groups.map(|(group, state)| (format!("layer {number}, group {group}"), *state));
         let name = format!("layer {number}, feed-forward");
@@ -60,7 +62,7 @@ fn picture(layers: &[LayerMap]) -> Element {
                 let tip = format!("{name}: {} of {} wide", count(width.left), count(width.of));
                 svg.with(cell((FFN.0, middle), y, layer.ffn, &tip)).with(cell((middle, FFN.1), y, State::Removed, &tip))
             }
-            _ => block(svg, FFN, y, &name, layer.ffn, groups.collect()),
+            _ => block(svg, FFN, y, &name, (layer.ffn, word(layer.ffn)), groups.collect()),
         };
     }
     svg
@@ -72,16 +74,15 @@ fn block(
     (from, to): (f64, f64),
     y: f64,
     name: &str,
-    state: State,
+    (state, said): (State, &str),
     parts: Vec<(String, State)>,
 ) -> Element {
     if state == State::Removed || parts.is_empty() {
-        return svg.with(cell((from, to), y, state, &format!("{name}: {}", word(state))));
+        return svg.with(cell((from, to), y, state, &format!("{name}: {said}")));
     }
     // A reduced block shows as a line before its parts.
-    let mark = (state == State::Approximated).then(|| {
-        line((from - 3.0, y), (from - 3.0, y + CELL)).set("class", "edge").tip(&format!("{name}: {}", word(state)))
-    });
+    let mark = (state == State::Approximated)
+        .then(|| line((from - 3.0, y), (from - 3.0, y + CELL)).set("class", "edge").tip(&format!("{name}: {said}")));
     let step = (to - from) / parts.len() as f64;
     svg.extend(mark).extend(parts.into_iter().enumerate().map(|(i, (name, part))| {
         let x = from + i as f64 * step;
@@ -157,16 +158,32 @@ fn table(layers: &[LayerMap]) -> Element {
             layer.width.map_or_else(|| NONE.into(), |width| format!("{} of {}", count(width.left), count(width.of)));
         let cells: [Cell; 7] = [
             i.to_string().into(),
-            word(layer.attention).into(),
+            attention(layer).into(),
             heads.into(),
             word(layer.ffn).into(),
             width.into(),
             layer.tokens.as_deref().unwrap_or(NONE).into(),
-            layer.bits.map_or_else(|| NONE.into(), |bits| bits.to_string()).into(),
+            bits(layer).map_or_else(|| NONE.into(), |(_, long)| long).into(),
         ];
         table.row("", cells)
     });
     table.element()
+}
+
+/// What became of a layer's attention.
+fn attention(layer: &LayerMap) -> String {
+    let computed = layer.computed.as_ref().filter(|_| layer.attention != State::Removed);
+    computed.map_or_else(|| word(layer.attention).into(), |how| format!("{}: {how}", word(layer.attention)))
+}
+
+/// A layer's bits, shortly and at length; attention's and the feed-forward block's where they differ.
+fn bits(layer: &LayerMap) -> Option<(String, String)> {
+    let Some(attention) = layer.attention_bits else {
+        return layer.bits.map(|bits| (bits.to_string(), bits.to_string()));
+    };
+    let told = |bits: Option<u32>| bits.map_or_else(|| NONE.to_string(), |bits| bits.to_string());
+    let (attention, ffn) = (told(Some(attention).filter(|bits| *bits > 0)), told(layer.bits));
+    Some((format!("{attention}/{ffn}"), format!("attention {attention}, feed-forward {ffn}")))
 }
 
 fn word(state: State) -> &'static str {

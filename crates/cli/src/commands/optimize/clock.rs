@@ -155,11 +155,12 @@ pub fn gains(args: &OptimizeArgs, work: &Work<'_>, recipe: &Recipe, measured: &M
 /// Makes them add up to what was saved.
 fn scale(gains: &mut [Gain], saved: f64) {
     let factor = saved / gains.iter().map(|gain| gain.time).sum::<f64>();
-    // Nothing was told apart: nothing is made up.
-    if !factor.is_finite() || factor <= 0.0 {
-        return;
-    }
     for gain in gains {
+        // Nothing was saved or told apart: nothing is made up.
+        if !factor.is_finite() || factor <= 0.0 {
+            (gain.time, gain.time_interval) = (0.0, None);
+            continue;
+        }
         gain.time *= factor;
         gain.time_interval.iter_mut().for_each(|i| *i = Interval { low: i.low * factor, high: i.high * factor });
     }
@@ -206,5 +207,11 @@ mod tests {
         let mut nothing = [gain(0.0)];
         scale(&mut nothing, 0.3);
         assert_eq!(nothing[0].time, 0.0);
+        // What was foreseen of a model that is not faster by the clock was not gained.
+        for saved in [0.0, -0.2] {
+            let mut foreseen = [gain(0.25), gain(0.5)];
+            scale(&mut foreseen, saved);
+            assert_eq!(foreseen.map(|gain| gain.time), [0.0, 0.0], "{saved}");
+        }
     }
 }

@@ -102,7 +102,7 @@ pub fn finish(
         },
         timing: clock::timing(args, work),
         criterion: work.judge.criterion(settings.focus, settings.budget),
-        elements: outcome::element_map(&recipe, &work.shop.anatomy, &model.plan, settings.group),
+        elements: outcome::element_map(&recipe, &work.shop.anatomy, &model, settings.group),
         gains: clock::gains(args, work, &recipe, &measured)?,
         parts_before: clock::parts(work, &work.baseline, measured.baseline_ms)?,
         parts_after: clock::parts(work, &engine, measured.baseline_ms / measured.time_ratio)?,

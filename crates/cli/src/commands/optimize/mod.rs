@@ -68,8 +68,8 @@ pub struct OptimizeArgs {
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     max_loss: f64,
 
-    /// What may be economised: blocks, heads, width, tokens, keys, values, precision, bits [default: all that suit the
-    /// focus and can pay at the lengths of the data]
+    /// What may be economised: blocks, heads, width, tokens, merge, keys, values, precision, bits [default: all but merge
+    /// that suit the focus and can pay at the lengths of the data]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = economy)]
     economies: Vec<Economy>,
 
@@ -77,9 +77,9 @@ pub struct OptimizeArgs {
     #[arg(long, value_enum, value_name = "STRATEGY", default_value = "cost")]
     strategy: StrategyArg,
 
-    /// Neurons of a weight group
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = positive)]
-    group: usize,
+    /// Neurons of a weight group [default: 128 with --strategy cost, else 256, as published]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    group: Option<usize>,
 
     /// Strategies that go layer by layer begin with this end of the network
     #[arg(long, value_enum, value_name = "END", default_value = "top")]
@@ -253,7 +253,7 @@ impl OptimizeArgs {
         match idle.is_empty() {
             true => Ok(()),
             false => Err(Failure::Usage(format!(
-                "--economies {}: nothing comes of it with this focus and strategy; bits are for --focus size, precision for speed, tokens, keys and values for speed with --strategy cost",
+                "--economies {}: nothing comes of it with this focus and strategy; bits are for --focus size, precision for speed, keys for speed without --strategy top-layers, tokens, merge and values for speed with --strategy cost",
                 idle.join(",")
             ))),
         }
@@ -261,7 +261,8 @@ impl OptimizeArgs {
 
     fn settings(&self, model: &Model) -> Settings {
         let (focus, strategy) = (self.focus(), self.strategy());
-        let asked = if self.economies.is_empty() { Economy::ALL.to_vec() } else { self.economies.clone() };
+        let usual = || Economy::ALL.into_iter().filter(|economy| economy.is_usual()).collect();
+        let asked = if self.economies.is_empty() { usual() } else { self.economies.clone() };
         let menu = asked.into_iter().filter(|economy| economy.suits(focus, strategy)).collect();
         // Few and short layers have few neurons to group.
         let width = model.architecture.layers.iter().flat_map(|l| &l.ffns).map(|f| f.up.outputs).max().unwrap_or(1);
@@ -270,7 +271,7 @@ impl OptimizeArgs {
             budget: self.max_loss,
             strategy,
             menu,
-            group: self.group.min(width.div_ceil(4).max(1)),
+            group: self.group.unwrap_or(strategy.group()).min(width.div_ceil(4).max(1)),
             bottom_first: self.from == EndArg::Bottom,
             most_rows: self.most_rows,
             seed: self.seed,
