@@ -11,7 +11,8 @@
 # every curve as far as it had come. Run again, it skips what is finished and goes on with the rest from their checkpoints.
 #
 #   SIZE=tiny|small|paper  a check on a CPU | half an hour of a GPU | the paper's epochs
-#   TASKS, KINDS, SEEDS    which: "cola mrpc rte sst2 stsb imdb", "ma shared linear alone", "0"; seeds after the first are for the first kind alone
+#   TASKS, KINDS, SEEDS    which: "cola mrpc rte sst2 stsb imdb", "ma shared linear alone", "0"
+#   SEED_KINDS             kinds that are trained with the seeds after the first too: some of KINDS, or "all" (the first kind)
 #   PARALLEL               trainings at the same time (1)
 #   LIMIT                  seconds after which everything is asked to save and stop (none)
 #   TEACHERS               a folder with a fine-tuned model TASK for some tasks, which then need no training
@@ -19,6 +20,9 @@
 #                          it there is no kind alone: what has learned nothing from a teacher before cannot learn from labels
 #   LAYERS                 the models of TEACHERS are distilled to so many layers first, and these teach (DistilBERT's stand-in); no plain text
 #   WORK                   where models go (OUT/work)
+#
+# Ends with 0 if all of it is finished, or LIMIT was reached; with 1 if a training failed or waits for one that did; with 2 if what was asked for
+# cannot be. What is left is named.
 set -uo pipefail
 base=$1 glue=$2 out=$3 device=${4:-cuda}
 sparing=${SPARING:-target/release/sparing}
@@ -33,7 +37,24 @@ tasks=${TASKS:-$defaults} kinds=${KINDS:-ma shared linear alone} seeds=${SEEDS:-
 parallel=${PARALLEL:-1} limit=${LIMIT:-0} general=${GENERAL:-0} layers=${LAYERS:-0}
 if [ "$layers" -gt 0 ]; then general=0; fi
 work=${WORK:-$out/work} results=$out/results
-if [ "$general" -eq 0 ]; then kinds=${kinds//alone/}; fi
+refuse() { echo "$1" >&2 && exit 2; }
+if [ "$general" -gt 0 ] && [ ! -f "${CORPUS:-}" ]; then refuse "CORPUS=${CORPUS:-}: GENERAL=$general needs a file of plain text"; fi
+if [ "$layers" -gt 0 ] && [ ! -d "${TEACHERS:-}" ]; then refuse "TEACHERS=${TEACHERS:-}: LAYERS=$layers needs a folder of models to distil"; fi
+wanted=$kinds kinds=""
+for kind in $wanted; do
+    case $kind in
+    ma | shared | linear) kinds="$kinds $kind" ;;
+    alone) if [ "$general" -gt 0 ]; then kinds="$kinds $kind"; fi ;;
+    *) refuse "KINDS: $kind: ma, shared, linear or alone" ;;
+    esac
+done
+kinds=${kinds# }
+if [ -z "$kinds" ]; then refuse "KINDS=\"$wanted\": alone needs CORPUS and GENERAL, and no LAYERS; nothing else is asked for"; fi
+seed_kinds=${SEED_KINDS:-${kinds%% *}}
+if [ "$seed_kinds" = all ]; then seed_kinds=$kinds; fi
+for kind in $seed_kinds; do
+    case " $kinds " in *" $kind "*) ;; *) refuse "SEED_KINDS: $kind is not among the kinds that are trained: $kinds" ;; esac
+done
 mkdir -p "$work" "$results"
 
 # IMDB is scored often: by every twelfth review, but in the paper's size.
@@ -84,7 +105,7 @@ begins_as() { if [ "$1" = alone ]; then echo ma; else echo "$1"; fi; }
 # One training in this process's place, by its name KIND-TASK-SEED (general-KIND-SEED on plain text).
 start() {
     local kind=${1%%-*} rest=${1#*-} seed=${1##*-}
-    local task=${rest%-*} from=""
+    local task=${rest%-*} from=$begin
     local common="--out $work/$1 --seed $seed --device $device --resume --json"
     # shellcheck disable=SC2046,SC2086
     case $kind in
@@ -98,7 +119,7 @@ start() {
     *)
         if [ "$general" -gt 0 ]; then from="--student $work/general-$(begins_as "$kind")-$first"; fi
         exec "$sparing" train transfer --teacher "$(teacher "$task")" --to ma $(kind_options "$kind") $from $(data "$task") $(how "$task") \
-            $cut $begin $common
+            $cut $common
         ;;
     esac >"$work/$1.out" 2>"$work/$1.log"
 }
@@ -131,13 +152,18 @@ record() {
 names=""
 for task in $tasks; do if ! given "$task"; then names="$names teacher-$task-$first"; fi; done
 if [ "$general" -gt 0 ]; then
-    for kind in $kinds; do if [ "$kind" != alone ]; then names="$names general-$kind-$first"; fi; done
+    for kind in $kinds; do
+        name="general-$(begins_as "$kind")-$first"
+        case " $names " in *" $name "*) ;; *) names="$names $name" ;; esac
+    done
 fi
 for kind in $kinds; do for task in $tasks; do names="$names $kind-$task-$first"; done; done
-for seed in ${seeds#"$first"}; do for task in $tasks; do names="$names ${kinds%% *}-$task-$seed"; done; done
+for seed in ${seeds#"$first"}; do
+    for kind in $seed_kinds; do for task in $tasks; do names="$names $kind-$task-$seed"; done; done
+done
 
 declare -A pid_of=() scoring=()
-waiting=$names
+waiting=$names stopped=false
 alive() { kill -0 "$1" 2>/dev/null; }
 stop() {
     # Twice would not save.
@@ -154,6 +180,7 @@ while :; do
                 echo "$name: finished at $SECONDS s"
             else
                 tail -n 1 "$work/$name.log" | tr -d '"\\' >"$work/$name.failed"
+                if [ ! -s "$work/$name.failed" ]; then echo "ended without a word" >"$work/$name.failed"; fi
                 echo "$name: $(cat "$work/$name.failed")" >&2
                 record "$name"
             fi
@@ -183,9 +210,26 @@ while :; do
     done
     # Nothing runs, and what waits has nothing to wait for.
     if [ ${#pid_of[@]} -eq 0 ]; then break; fi
-    if [ "$limit" -gt 0 ] && [ $SECONDS -ge "$limit" ]; then stop && break; fi
+    if [ "$limit" -gt 0 ] && [ $SECONDS -ge "$limit" ]; then stop && stopped=true && break; fi
     sleep "${EVERY:-3}"
 done
 wait
 for name in $names; do record "$name"; done
 echo "$(find "$results" -name '*.json' | wc -l) results in $results after $SECONDS s"
+failed="" left=""
+for name in $names; do
+    if ready "$work/$name"; then
+        continue
+    elif [ -s "$work/$name.failed" ]; then
+        failed="$failed $name"
+    else
+        left="$left $name"
+    fi
+done
+if [ -n "$failed" ]; then echo "failed:$failed" >&2; fi
+if [ $stopped = true ]; then
+    if [ -n "$left" ]; then echo "left for the next run, as the limit of $limit s was reached:$left" >&2; fi
+elif [ -n "$left" ]; then
+    echo "left, waiting for models that are not there:$left" >&2
+fi
+if [ -n "$failed" ] || { [ $stopped = false ] && [ -n "$left" ]; }; then exit 1; fi

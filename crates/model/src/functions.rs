@@ -2,8 +2,8 @@
 
 use crate::families::{bias, tensor};
 use crate::{
-    Activation, Architecture, AttentionPosition, Error, Layer, Linear, Model, Norm, NormKind, OwnedTensor, Projections,
-    ShareNetwork, Weights,
+    Activation, Architecture, AttentionPosition, Error, HeadKind, Layer, Linear, Model, Norm, NormKind, OwnedTensor,
+    Projections, ShareNetwork, Weights,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct Functions {
     /// A network makes shares of scores, instead of softmax.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softmax: Option<SoftmaxNetwork>,
-    /// Feed-forward blocks have ReLU.
+    /// Feed-forward blocks have ReLU; where all have it, so does the head, unless it fills masks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relu: Option<Relu>,
     /// Layer norms of embeddings and layers are PowerNorm.
@@ -48,7 +48,7 @@ pub struct SoftmaxNetwork {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Relu {
-    /// Everywhere: `"all"`.
+    /// Everywhere, the head included: `"all"`.
     Everywhere(All),
     /// In these layers.
     In(Vec<usize>),
@@ -105,8 +105,15 @@ impl Functions {
             let relu = self.relu.as_ref().is_some_and(|relu| relu.has(number));
             layer.ffns.iter_mut().filter(|_| relu).for_each(|ffn| ffn.activation = Activation::Relu);
         }
-        let tanh = architecture.head.stages.iter_mut().filter(|stage| stage.activation == Activation::Tanh);
-        tanh.filter(|_| self.clip).for_each(|stage| stage.activation = Activation::Clip);
+        // A head that fills masks is for training alone and stays as published.
+        let relu = self.relu == Some(Relu::ALL) && architecture.head.kind != HeadKind::MaskedLm;
+        for stage in &mut architecture.head.stages {
+            stage.activation = match stage.activation {
+                Activation::Tanh if self.clip => Activation::Clip,
+                Activation::Gelu | Activation::GeluTanh | Activation::Silu if relu => Activation::Relu,
+                other => other,
+            };
+        }
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! MA-BERT as the paper writes it, one number at a time in double precision: every text padded to the network's length,
 //! scores multiplied by the mask, the network applied to every row of scores, norms where they stand.
 
-use sparing_model::{Activation, Layer, Linear, Model, Norm, NormKind, Sequence};
+use sparing_model::{
+    Activation, Embeddings, Layer, Linear, Model, Norm, NormKind, NormedLinear, ProjectionPlace, Sequence, Source,
+};
 
 pub type Rows = Vec<Vec<f64>>;
 
@@ -61,20 +63,26 @@ fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
 pub fn hidden(model: &Model, sequence: &Sequence) -> Rows {
     let architecture = &model.architecture;
     let e = &architecture.embeddings;
-    let row = |name: &str, row: usize| tensor(model, name)[row * e.width..(row + 1) * e.width].to_vec();
+    let row = |name: &str, row: usize, width: usize| tensor(model, name)[row * width..(row + 1) * width].to_vec();
+    let words: Rows = sequence.ids.iter().map(|id| row(&e.word, *id as usize, e.width)).collect();
+    let projected = |token: Vec<f64>, place: ProjectionPlace| match &e.projection {
+        Some(map) if e.projection_place == place => linear(model, map, &token),
+        _ => token,
+    };
     let mut x: Rows = Vec::new();
-    for (place, id) in sequence.ids.iter().enumerate() {
-        let mut token = row(&e.word, *id as usize);
+    for place in 0..words.len() {
+        let mut token = projected(word(e, &words, place), ProjectionPlace::BeforeSum);
+        let width = token.len();
         if let Some(positions) = &e.positions {
-            token = sum(&token, &row(&positions.name, positions.offset + place));
+            token = sum(&token, &row(&positions.name, positions.offset + place, width));
         }
         if let Some(types) = &e.token_types {
-            token = sum(&token, &row(&types.name, sequence.types.get(place).copied().unwrap_or(0) as usize));
+            token = sum(&token, &row(&types.name, sequence.types.get(place).copied().unwrap_or(0) as usize, width));
         }
         if let Some(n) = &e.norm {
             token = norm(model, n, &token);
         }
-        x.push(e.projection.as_ref().map_or(token.clone(), |map| linear(model, map, &token)));
+        x.push(projected(token, ProjectionPlace::AfterNorm));
     }
     for layer in &architecture.layers {
         x = self::layer(model, layer, x);
@@ -82,29 +90,53 @@ pub fn hidden(model: &Model, sequence: &Sequence) -> Rows {
     x
 }
 
+/// A word's embedding, between those of the next and the previous one where the model has all three.
+fn word(e: &Embeddings, words: &Rows, place: usize) -> Vec<f64> {
+    let at = |place: Option<usize>| place.and_then(|p| words.get(p)).cloned().unwrap_or(vec![0.0; e.width]);
+    if !e.trigram {
+        return words[place].clone();
+    }
+    [at(Some(place + 1)), at(Some(place)), at(place.checked_sub(1))].concat()
+}
+
+fn normed(model: &Model, map: &NormedLinear, rows: &Rows) -> Rows {
+    rows.iter().map(|x| norm(model, &map.norm, &linear(model, &map.linear, x))).collect()
+}
+
 fn layer(model: &Model, layer: &Layer, x: Rows) -> Rows {
-    let context = attention(model, layer, &x);
-    let rows = x.iter().zip(context).map(|(x, context)| {
-        let mut at = norm(model, &layer.attention_norm, &sum(x, &linear(model, &layer.attention.output, &context)));
+    let narrow = layer.bottleneck.as_ref().map_or(x.clone(), |b| normed(model, &b.input, &x));
+    let from = |source: Source| match (source, &layer.bottleneck) {
+        (Source::Narrow, _) => narrow.clone(),
+        (Source::Shared, Some(b)) => normed(model, b.shared.as_ref().unwrap(), &x),
+        _ => x.clone(),
+    };
+    let sources = layer.bottleneck.as_ref().map_or([Source::Hidden; 2], |b| [b.query_key_from, b.value_from]);
+    let context = attention(model, layer, &from(sources[0]), &from(sources[1]));
+    let rows = narrow.iter().zip(&x).zip(context).map(|((narrow, x), context)| {
+        let mut at =
+            norm(model, &layer.attention_norm, &sum(narrow, &linear(model, &layer.attention.output, &context)));
         for ffn in &layer.ffns {
             let inner = linear(model, &ffn.up, &at).into_iter().map(|x| activate(ffn.activation, x));
             at = norm(model, &ffn.norm, &sum(&at, &linear(model, &ffn.down, &inner.collect::<Vec<_>>())));
         }
-        at
+        match &layer.bottleneck {
+            Some(b) => norm(model, &b.output.norm, &sum(&linear(model, &b.output.linear, &at), x)),
+            None => at,
+        }
     });
     rows.collect()
 }
 
-fn attention(model: &Model, layer: &Layer, x: &Rows) -> Rows {
+fn attention(model: &Model, layer: &Layer, x: &Rows, of_values: &Rows) -> Rows {
     let a = &layer.attention;
     let network = a.network.as_ref().unwrap();
     let (tokens, n, d) = (network.tokens, x.len(), a.head_width);
     let nothing = vec![0.0; a.heads * d];
     // Of padding: keys are whatever they are, their scores are masked; values count for nothing.
-    let padded = |map: &Linear| -> Rows {
+    let padded = |map: &Linear, x: &Rows| -> Rows {
         (0..tokens).map(|t| x.get(t).map_or(nothing.clone(), |x| linear(model, map, x))).collect()
     };
-    let (q, mut k, mut v) = (padded(&a.query), padded(&a.key), padded(&a.value));
+    let (q, mut k, mut v) = (padded(&a.query, x), padded(&a.key, x), padded(&a.value, of_values));
     let mut mask: Vec<f64> = (0..tokens).map(|t| if t < n { 1.0 } else { 0.0 }).collect();
     if let Some(p) = &network.projections {
         let project = |map: &Linear, rows: &Rows| -> Rows {

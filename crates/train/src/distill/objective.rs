@@ -112,8 +112,7 @@ impl Objective for Distilling<'_> {
                 if t.hard > 0.0 {
                     terms.push(head_loss(found.output.clone(), &batch, &chosen)?.mul_scalar(t.hard));
                 }
-                terms.extend(beyond.sum());
-                let Some(taught) = taught else { return total(terms, &batch) };
+                let Some(taught) = taught else { return total(terms, &beyond, &batch) };
                 if answered {
                     let kind = self.student.architecture().head.kind;
                     let choices = [&found, &taught].map(|forward| choices(forward.output.clone(), kind, &batch));
@@ -127,8 +126,11 @@ impl Objective for Distilling<'_> {
             }
             // The vocabulary is the dearest map of all: only hidden words go through it.
             Texts::Pieces(..) => {
-                let taught = self.teacher.encode(&self.teacher_parameters, &batch, mode, None)?;
-                let guide = self.guide(pass.step, &taught.hidden, &beyond);
+                let taught = match self.guidance {
+                    Guidance::Bounds(_) => None,
+                    _ => Some(self.teacher.encode(&self.teacher_parameters, &batch, mode, None)?),
+                };
+                let guide = self.guide(pass.step, taught.as_ref().map_or(&[], |taught| &taught.hidden), &beyond);
                 let found = self.student.encode_guided(parameters, &batch, own, self.hook, guide)?;
                 if answered {
                     let (places, classes) = wanted_rows(&chosen, &batch);
@@ -137,16 +139,20 @@ impl Objective for Distilling<'_> {
                         last.clone().reshape([count * length, width]).select(0, indices(&places, &last.device()))
                     };
                     let mine = self.student.head(parameters, rows(&found.last), &batch, own, self.hook)?;
-                    let theirs = self.teacher.head(&self.teacher_parameters, rows(&taught.last), &batch, mode, None)?;
                     if t.hard > 0.0 {
                         let classes = indices(&classes, &mine.device());
                         terms.push(cross_entropy(mine.clone(), classes).mul_scalar(t.hard));
                     }
-                    if t.logits > 0.0 {
-                        terms.push(mean_squared(mine.clone(), theirs.clone()).mul_scalar(t.logits));
+                    if let Some(taught) = &taught {
+                        let last = rows(&taught.last);
+                        let theirs = self.teacher.head(&self.teacher_parameters, last, &batch, mode, None)?;
+                        if t.logits > 0.0 {
+                            terms.push(mean_squared(mine.clone(), theirs.clone()).mul_scalar(t.logits));
+                        }
+                        self.softened([mine, theirs], &mut terms)?;
                     }
-                    self.softened([mine, theirs], &mut terms)?;
                 }
+                let Some(taught) = taught else { return total(terms, &beyond, &batch) };
                 (Inside::of_encoded(found), Inside::of_encoded(taught))
             }
         };
@@ -170,14 +176,15 @@ impl Objective for Distilling<'_> {
                 terms.push(loss.mul_scalar(t.attention_divergence * share));
             }
         }
-        total(terms, &batch)
+        total(terms, &beyond, &batch)
     }
 }
 
-/// The sum of all losses.
-fn total(terms: Vec<Tensor<1>>, batch: &PaddedBatch) -> Result<Loss, Error> {
+/// The sum of all losses, and of what lay beyond bounds, which alone teaches nothing.
+fn total(terms: Vec<Tensor<1>>, beyond: &Beyond, batch: &PaddedBatch) -> Result<Loss, Error> {
     let value = terms.into_iter().reduce(|a, b| a + b);
     let value = value.ok_or_else(|| Error::new("nothing is taught: all losses have weight 0"))?;
+    let value = beyond.sum().into_iter().fold(value, |a, b| a + b);
     Ok(Loss { value, tokens: batch.tokens() })
 }
 
@@ -306,6 +313,63 @@ fn same_heads(mine: Tensor<4>, theirs: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Mapping;
+    use sparing_model::{Functions, Model, SoftmaxNetwork};
+    use std::path::Path;
+
+    /// Labels alone on plain text, where labels are the hidden words: what lies beyond bounds is a loss there too, and no loss of its own.
+    #[test]
+    fn on_plain_text_too_what_lies_beyond_bounds_is_a_loss() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/bert-mlm-text");
+        let teacher = Model::load(&path).unwrap();
+        let functions = Functions::all(SoftmaxNetwork { tokens: 16, shared: false, keys: None });
+        let fill = &mut |name: &str, shape: &[usize]| {
+            let value = if name.ends_with("running_phi") { 1.0 } else { 0.01 };
+            vec![value; shape.iter().product()]
+        };
+        let student = teacher.with_functions(&functions, fill).unwrap();
+        let (device, layers) = (Device::flex(), student.architecture.layers.len());
+        let parameters = Parameters::from_weights(&student.weights, &device.clone().autodiff()).unwrap();
+        let pieces: Vec<Sequence> = (0..4).map(|i| Sequence { ids: (90..102 + i).collect(), types: vec![] }).collect();
+        let masking = Masking::new(teacher.tokenizer().unwrap()).unwrap();
+        let loss = |hard: f64, bound: f32| {
+            let objective = Distilling {
+                student: &Network::new(&student.architecture),
+                teacher: &Network::new(&teacher.architecture),
+                teacher_parameters: Parameters::from_weights(&teacher.weights, &device).unwrap(),
+                texts: Texts::Pieces(&pieces, &masking),
+                lengths: pieces.iter().map(|piece| piece.ids.len()).collect(),
+                teaching: Teaching {
+                    hard,
+                    soft: 0.0,
+                    divergence: 0.0,
+                    temperature: 15.0,
+                    logits: 0.0,
+                    hidden: 0.0,
+                    attention: 0.0,
+                    attention_divergence: 0.0,
+                    mapping: Mapping::Uniform,
+                },
+                guidance: Guidance::Bounds(vec![
+                    Tensor::full([1, student.architecture.hidden], bound, &device);
+                    layers
+                ]),
+                norm_warmup: None,
+                hook: None,
+            };
+            let pass = Pass { seed: 3, epoch: 0, step: 0, dropout: 0.0, bf16: false };
+            objective.loss(&parameters, &[0, 1, 2, 3], &pass).map(|loss| loss.value)
+        };
+        // So little of the labels that they are nothing beside the rest.
+        let [wide, narrow] = [1e6, 1e-2].map(|bound| loss(1e-6, bound).unwrap());
+        let number = |x: &Tensor<1>| x.clone().into_scalar::<f32>();
+        assert!(number(&wide) < 1e-4 && number(&narrow) > 1.0, "{} {}", number(&wide), number(&narrow));
+        let word = &parameters.get(&student.architecture.embeddings.word).unwrap().value;
+        let slope = word.grad(&narrow.backward()).unwrap().abs().max().into_scalar::<f32>();
+        assert!(slope > 1e-3, "{slope}");
+        let message = loss(0.0, 1e-2).err().expect("refused").to_string();
+        assert!(message.contains("nothing is taught"), "{message}");
+    }
 
     fn rows(output: Tensor<3>, kind: HeadKind, lengths: &[usize]) -> Vec<Vec<f32>> {
         let sequences: Vec<Sequence> = lengths.iter().map(|n| Sequence { ids: vec![1; *n], types: vec![] }).collect();
