@@ -149,7 +149,7 @@ impl Work {
 }
 
 /// The first field that differs, as `lr was 2e-5, is 3e-5`.
-fn difference(was: &serde_json::Value, is: &serde_json::Value) -> Option<String> {
+pub(crate) fn difference(was: &serde_json::Value, is: &serde_json::Value) -> Option<String> {
     let (Some(old), Some(new)) = (was.as_object(), is.as_object()) else {
         return (was != is).then(|| "they cannot be compared".to_string());
     };

@@ -1,12 +1,13 @@
 //! One training from beginning to end: in a work directory beside the result, scored again from what was saved.
 
-use crate::checkpoint::Work;
+use crate::checkpoint::{Work, difference};
 use crate::economy::Economy;
 use crate::log::{self, Line};
 use crate::objective::Objective;
 use crate::prepare::Store;
 use crate::trainer::{Event, Judge, TrainOptions, Watch, rate_scales, train};
 use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
+use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
@@ -18,6 +19,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const EVALUATION_TOKENS: usize = 4096;
 /// The file of the plan.
 const PLAN: &str = "sparing.json";
+/// What says that a training is finished.
+const TRAINING: &str = "training.json";
+
+/// [`TRAINING`]: what came of a training, and what it was.
+#[derive(Serialize, Deserialize)]
+struct Finished {
+    #[serde(flatten)]
+    run: RunSummary,
+    /// What the curve depends on; older files do not have it.
+    #[serde(default)]
+    options: serde_json::Value,
+}
 
 /// Where the result goes, and what to do with what is there.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,11 +96,17 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// What an earlier call has finished already.
-    fn finished(&self, seed: u64) -> Option<RunSummary> {
-        let file = self.place.model(seed, self.seeds).join("training.json");
-        let there = self.place.resume && !self.place.work(seed).exists();
-        there.then(|| fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok())).flatten()
+    /// What an earlier call with the same options has finished already; one with others is not what is asked for.
+    fn finished(&self, options: &TrainOptions) -> Result<Option<RunSummary>, Error> {
+        if !self.place.resume || self.place.work(options.seed).exists() {
+            return Ok(None);
+        }
+        let file = self.place.model(options.seed, self.seeds).join(TRAINING);
+        let Some(found) = fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Finished>(&text).ok()) else {
+            return Ok(None);
+        };
+        check_finished(&file, &found.options, &serde_json::to_value(options).map_err(|e| bad_options(&e))?)?;
+        Ok(Some(found.run))
     }
 
     /// One training per seed; `make` gives the numbers to begin with and the names of those that are fresh.
@@ -103,7 +122,8 @@ impl Session<'_> {
         self.place.check(seeds)?;
         let mut runs = Vec::new();
         for (number, &seed) in seeds.iter().enumerate() {
-            if let Some(done) = self.finished(seed) {
+            let options = TrainOptions { seed, ..options.clone() };
+            if let Some(done) = self.finished(&options)? {
                 runs.push(done);
                 continue;
             }
@@ -111,7 +131,6 @@ impl Session<'_> {
             if number == 0 && !fresh.is_empty() {
                 notes.push(fresh_note(&fresh));
             }
-            let options = TrainOptions { seed, ..options.clone() };
             let watch: &mut Watch<'_> = &mut |event| watch(number, event);
             match self.run(&mut parameters, objective, &options, watch)? {
                 Some(run) => runs.push(run),
@@ -182,8 +201,9 @@ impl Session<'_> {
             saved,
             directory: target.clone(),
         };
-        let json = serde_json::to_vec_pretty(&summary).map_err(|e| Error::new(format!("training.json: {e}")))?;
-        let file = target.join("training.json");
+        let finished = Finished { run: summary.clone(), options: finish.state.options };
+        let json = serde_json::to_vec_pretty(&finished).map_err(|e| Error::new(format!("{TRAINING}: {e}")))?;
+        let file = target.join(TRAINING);
         fs::write(&file, json).map_err(|e| Error::new(format!("{}: {e}", file.display())))?;
         fs::remove_dir_all(&directory).map_err(|e| Error::new(format!("{}: {e}", directory.display())))?;
         // The directory above goes with the last seed's.
@@ -217,6 +237,21 @@ impl Session<'_> {
             report => Ok(Some(report?.values)),
         }
     }
+}
+
+/// Refuses to take a finished training for one with other options. Files of earlier versions do not say theirs.
+pub(crate) fn check_finished(file: &Path, was: &serde_json::Value, is: &serde_json::Value) -> Result<(), Error> {
+    match difference(was, is).filter(|_| !was.is_null()) {
+        None => Ok(()),
+        Some(what) => Err(Error::new(format!(
+            "{}: this training was finished with other options: {what}; give another --out, or --overwrite instead of --resume",
+            file.display()
+        ))),
+    }
+}
+
+fn bad_options(e: &serde_json::Error) -> Error {
+    Error::new(format!("options: {e}"))
 }
 
 /// What a checkpoint says of economies: nothing where there are none.

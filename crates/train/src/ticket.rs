@@ -3,7 +3,7 @@
 
 use crate::economy::Economy;
 use crate::masks::{Masks, prunable};
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, check_finished};
 use crate::trainer::{Event, TrainOptions};
 use crate::{Example, Network, Prepared, RunSummary, Supervised, Wanted, examples};
 use burn::tensor::Device;
@@ -79,6 +79,16 @@ pub struct TicketSummary {
     pub notes: Vec<String>,
 }
 
+/// [`FILE`]: what was found, and what was looked for.
+#[derive(Serialize, Deserialize)]
+struct Finished {
+    #[serde(flatten)]
+    found: TicketSummary,
+    /// Older files do not have it.
+    #[serde(default)]
+    options: serde_json::Value,
+}
+
 /// What all rounds share.
 struct Bench<'a> {
     prepared: Prepared,
@@ -103,7 +113,7 @@ impl Ticket<'_> {
             return Err(Error::new("a ticket has a sparsity above 0 and below 1, and one round at least"));
         }
         let work = self.work();
-        if let Some(done) = self.finished(&work) {
+        if let Some(done) = self.finished(&work)? {
             return Ok(done);
         }
         self.begin(&work)?;
@@ -157,11 +167,28 @@ impl Ticket<'_> {
         work.join(format!("round-{number}"))
     }
 
-    /// What an earlier call has finished.
-    fn finished(&self, work: &Path) -> Option<TicketSummary> {
-        let there = self.place.resume && !work.exists();
-        let text = there.then(|| fs::read(self.place.directory.join(FILE)).ok()).flatten()?;
-        serde_json::from_slice(&text).ok()
+    /// What an earlier call with the same options has finished.
+    fn finished(&self, work: &Path) -> Result<Option<TicketSummary>, Error> {
+        if !self.place.resume || work.exists() {
+            return Ok(None);
+        }
+        let file = self.place.directory.join(FILE);
+        let Some(done) = fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Finished>(&text).ok()) else {
+            return Ok(None);
+        };
+        check_finished(&file, &done.options, &self.told())?;
+        Ok(Some(done.found))
+    }
+
+    /// What the result depends on.
+    fn told(&self) -> serde_json::Value {
+        serde_json::json!({
+            "options": self.options,
+            "data": self.train.source,
+            "sparsity": self.sparsity,
+            "rounds": self.rounds,
+            "max_tokens": self.max_tokens,
+        })
     }
 
     /// Refuses to lose anything, and to go on with other options.
@@ -173,14 +200,7 @@ impl Ticket<'_> {
             return Err(Error::new(format!("{} {why}", work.display())));
         }
         self.place.check(&[self.options.seed])?;
-        let options = serde_json::json!({
-            "options": self.options,
-            "data": self.train.source,
-            "sparsity": self.sparsity,
-            "rounds": self.rounds,
-            "max_tokens": self.max_tokens,
-        });
-        let text = options.to_string();
+        let text = self.told().to_string();
         let file = work.join("options.json");
         match fs::read_to_string(&file) {
             Ok(known) if known == text => return Ok(()),
@@ -205,7 +225,7 @@ impl Ticket<'_> {
             fs::write(directory.join(name), text).map_err(|e| failed(&directory.join(name), e))
         };
         put("training.json", serde_json::to_vec_pretty(&run))?;
-        put(FILE, serde_json::to_vec_pretty(found))?;
+        put(FILE, serde_json::to_vec_pretty(&Finished { found: found.clone(), options: self.told() }))?;
         if target.exists() {
             fs::remove_dir_all(target).map_err(|e| failed(target, e))?;
         }

@@ -59,6 +59,45 @@ fn start(folder: &Path) -> Child {
         .unwrap()
 }
 
+/// What is finished is taken as it is, but not for a training with other options; files of earlier versions do not say theirs.
+#[test]
+fn a_finished_training_is_not_taken_for_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = sentiment(folder.path(), 16);
+    let model = bare("bert-classify-text");
+    let job = |rate: f64, seed: u64| Finetune {
+        model: &model,
+        train: &data,
+        dev: None,
+        options: TrainOptions {
+            steps: Some(2),
+            batch: 8,
+            schedule: Schedule { rate, ..TrainOptions::default().schedule },
+            ..TrainOptions::default()
+        },
+        seeds: vec![seed],
+        max_tokens: Some(32),
+        attention: None,
+        quantization: None,
+        device: Device::flex(),
+        place: Place { directory: folder.path().join("out"), resume: true, overwrite: false },
+    };
+    let first = job(1e-3, 1).run(&mut |_, _| true).unwrap();
+    let idle = &mut |_: usize, _: &Event| -> bool { panic!("nothing is left to do") };
+    assert_eq!(job(1e-3, 1).run(idle).unwrap().runs, first.runs);
+    for (other, named) in [(job(2e-3, 1), "schedule"), (job(1e-3, 2), "seed was 1, is 2")] {
+        let message = other.run(idle).unwrap_err().to_string();
+        assert!(message.contains(named) && message.contains("training.json"), "{message}");
+        assert!(message.contains("another --out") && message.contains("--overwrite"), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+    let file = folder.path().join("out/training.json");
+    let mut told: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert!(told.as_object_mut().unwrap().remove("options").is_some());
+    std::fs::write(&file, told.to_string()).unwrap();
+    assert_eq!(job(2e-3, 1).run(idle).unwrap().runs, first.runs);
+}
+
 #[test]
 fn a_killed_training_ends_as_one_that_was_not() {
     let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

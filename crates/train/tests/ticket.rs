@@ -63,6 +63,9 @@ fn a_ticket_learns_with_holes_that_stay() {
     // Asked again, it says the same without training.
     let again = job(&model, &data, folder.path(), true).run(&mut |_, _| panic!("nothing is left to do")).unwrap();
     assert_eq!(again, summary);
+    let other = Ticket { sparsity: 0.5, ..job(&model, &data, folder.path(), true) };
+    let message = other.run(&mut |_, _| panic!("another search")).unwrap_err().to_string();
+    assert!(message.contains("sparsity was 0.4, is 0.5") && message.contains("another --out"), "{message}");
 }
 
 #[test]

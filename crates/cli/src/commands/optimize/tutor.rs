@@ -121,11 +121,16 @@ impl Tutor<'_> {
         };
 
         let shape = self.directory.join(format!("{name}-before"));
-        let earlier = shape.exists().then(|| Model::load(&shape));
+        let rounded = shape.join("rounding.txt");
+        let earlier = shape.exists().then(|| (Model::load(&shape), std::fs::read_to_string(&rounded).ok()));
         student.save(&shape)?;
         let student = Model::load(&shape)?;
+        let quantization = rounding(&student, stored);
+        let rounds = format!("{quantization:?}");
+        std::fs::write(&rounded, &rounds).map_err(|e| Failure::new(format!("{}: {e}", rounded.display())))?;
         let same = |found: Model| found.architecture == student.architecture && found.plan == student.plan;
-        if earlier.is_some_and(|found| !found.is_ok_and(same)) {
+        // Neither a training of something else nor one for other bits is gone on with.
+        if earlier.is_some_and(|(found, other)| !found.is_ok_and(same) || other.is_some_and(|other| other != rounds)) {
             self.forget(name)?;
         }
         let regresses = student.architecture.head.kind == HeadKind::Regress;
@@ -141,7 +146,6 @@ impl Tutor<'_> {
             attention_divergence: 0.0,
             mapping: Mapping::Uniform,
         };
-        let quantization = rounding(&student, stored);
         let trainings = if quantization.is_some() { 1 } else { self.average as u64 };
         let seeds: Vec<u64> = (0..trainings).map(|number| self.seed.wrapping_add(number)).collect();
         let names = if trainings == 1 {
