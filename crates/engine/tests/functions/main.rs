@@ -115,6 +115,21 @@ fn each_replacement_stands_on_its_own() {
     assert!(answers.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
+/// Families that cannot have a network in softmax's place have all else.
+#[test]
+fn where_softmax_stays_the_others_are_replaced() {
+    let functions = Functions { relu: Some(Relu::ALL), power_norm: true, clip: true, softmax: None };
+    for name in ["mpnet-classify", "xlnet-classify", "longformer-classify", "gpt2-classify"] {
+        let model = replaced(name, &functions, 5);
+        let golden = Golden::read(&fixture(name));
+        let [folded, plain] = [Economies::default(), Economies::none()]
+            .map(|economies| run(&engine(&model, Precision::F32, economies), &golden.sequences, Wanted::Head));
+        let far = distance(&folded, &plain);
+        assert!(far <= 1e-5, "{name}: {far:e}");
+        assert!(distance(&folded, &golden.outputs) > 1e-4, "{name}: nothing has changed");
+    }
+}
+
 #[test]
 fn nothing_but_sums_products_and_comparisons_runs() {
     for name in FIXTURES {
