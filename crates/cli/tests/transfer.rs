@@ -31,10 +31,32 @@ impl Work {
     }
 
     fn transfer(&self, texts: &[&str], more: &[&str], out: &str) -> Ran {
-        let begin = ["--begin-texts", "16", "--begin-steps", "3", "--steps", "8", "--batch", "8"];
+        let how = ["--steps", "8", "--batch", "8", "--begin-texts", "16", "--begin-steps", "3"];
+        // A student has begun before; an option is given once.
+        let own = ["--student", "--begin-texts", "--to"].iter().any(|flag| more.contains(flag));
+        let how = if own { &how[..4] } else { &how[..] };
         let (teacher, out) = (self.at("teacher"), self.at(out));
-        let begin = if more.contains(&"--begin-texts") { &begin[2..] } else { &begin[..] };
-        sparing(&[&["train", "transfer", "--teacher", &teacher, "--out", &out], texts, begin, more].concat())
+        let mut args = vec!["train", "transfer", "--out", &out];
+        if !more.contains(&"--teacher") {
+            args.extend(["--teacher", &teacher]);
+        }
+        sparing(&[&args, texts, how, more].concat())
+    }
+
+    /// A model like another one, with the lines of its vocabulary in another order.
+    fn shuffled(&self, name: &str) -> String {
+        let (from, to) = (self.at(name), self.at(&format!("{name}-shuffled")));
+        std::fs::create_dir(&to).unwrap();
+        for entry in std::fs::read_dir(&from).unwrap().map(|entry| entry.unwrap()) {
+            std::fs::copy(entry.path(), Path::new(&to).join(entry.file_name())).unwrap();
+        }
+        let words = Path::new(&to).join("vocab.txt");
+        let text = std::fs::read_to_string(&words).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        let last = lines.len() - 1;
+        lines.swap(last, last - 1);
+        std::fs::write(&words, lines.join("\n")).unwrap();
+        to
     }
 }
 
@@ -68,6 +90,70 @@ fn a_student_reads_text_goes_on_with_a_task_and_is_drawn() {
     assert!(message.contains("--linear") && message.contains("--to"), "{message}");
     let message = work.transfer(&task, &["--begin-texts", "0"], "never").error(2);
     assert!(message.contains("--norm-warmup"), "{message}");
+    assert!(!Path::new(&work.at("never")).exists());
+}
+
+/// A student that does not fit its teacher is refused in one line that says in what.
+#[test]
+fn students_of_other_teachers_are_refused() {
+    let work = Work::new();
+    let (plain, table) = (work.at("plain.txt"), work.at("t.csv"));
+    let task = ["--data", table.as_str()];
+    work.transfer(&["--corpus", &plain], &["--max-tokens", "16"], "general").ok();
+    let general = work.at("general");
+    // As many words, two of which have changed places.
+    let shuffled = work.shuffled("general");
+    let message = work.transfer(&task, &["--student", &shuffled], "never").error(1);
+    assert!(message.contains("token 178 is") && message.contains("share one vocabulary"), "{message}");
+    let message = sparing(&["study", "functions", &work.at("teacher"), &shuffled, "--out", &work.at("none")]).error(1);
+    assert!(message.contains("token 178 is") && message.contains("share one vocabulary"), "{message}");
+    // A teacher that is half as wide.
+    let (teacher, narrow) = (work.at("teacher"), work.at("narrow"));
+    let half = ["--width", "12", "--heads", "2", "--ffn", "24", "--steps", "1", "--batch", "8"];
+    sparing(&[&["train", "distill", "--teacher", &teacher, "--out", &narrow], &task[..], &half].concat()).ok();
+    let message = work.transfer(&task, &["--teacher", &narrow, "--student", &general], "never").error(1);
+    assert!(message.contains("24 numbers per token, the teacher 12"), "{message}");
+    // Words that the teacher does not have.
+    let other = ["--teacher", "builtin", "--student", &general];
+    let message = work.transfer(&task, &other, "never").error(1);
+    assert!(message.contains("the student has 180 words"), "{message}");
+    let message = sparing(&["study", "functions", "builtin", &general, "--out", &work.at("none")]).error(1);
+    assert!(message.contains("the student has 180 words"), "{message}");
+    assert!(!Path::new(&work.at("never")).exists() && !Path::new(&work.at("none")).exists());
+}
+
+/// What has nothing to do is not taken in silence.
+#[test]
+fn options_that_would_be_ignored_are_refused() {
+    let work = Work::new();
+    let (plain, table, teacher) = (work.at("plain.txt"), work.at("t.csv"), work.at("teacher"));
+    let (text, task) = (["--corpus", plain.as_str()], ["--data", table.as_str()]);
+    let together = |texts: &[&str], more: &[&str], flags: [&str; 2]| {
+        let told = work.transfer(texts, more, "never");
+        assert_eq!(told.code, 2, "{}", told.err);
+        assert!(flags.iter().all(|flag| told.err.contains(flag)), "{flags:?}: {}", told.err);
+    };
+    for (flag, value) in [
+        ("--task", "sst2"),
+        ("--data", table.as_str()),
+        ("--dev", table.as_str()),
+        ("--limit", "4"),
+        ("--text", "text"),
+        ("--pair", "text"),
+        ("--label", "label"),
+    ] {
+        together(&text, &[flag, value], ["--corpus", flag]);
+    }
+    for flag in ["--alpha", "--beta", "--gamma", "--temperature"] {
+        together(&task, &["--no-teacher", flag, "1"], ["--no-teacher", flag]);
+    }
+    for flag in ["--begin-texts", "--begin-steps"] {
+        together(&task, &["--student", &teacher, flag, "3"], ["--student", flag]);
+    }
+    for more in [["--norm-warmup", "0.1"], ["--begin-steps", "3"], ["--begin-texts", "16"]] {
+        let message = work.transfer(&task, &[&["--to", "relu"][..], &more].concat(), "never").error(2);
+        assert!(message.contains(more[0]) && message.contains("leave it out"), "{message}");
+    }
     assert!(!Path::new(&work.at("never")).exists());
 }
 

@@ -78,4 +78,4 @@ pub use student::StudentShape;
 pub use summary::{RunSummary, Summary};
 pub use ticket::{Round, RoundKind, Ticket, TicketSummary};
 pub use trainer::{Event, Finish, Judge, TrainOptions, Watch, rate_scales, train};
-pub use transfer::{Beginning, Transfer, TransferTexts};
+pub use transfer::{Beginning, Transfer, TransferTexts, same_words};

@@ -18,6 +18,25 @@ use burn::tensor::Device;
 use sparing_model::{Error, Functions, HeadKind, Model, Sequence, value_fingerprint};
 use sparing_tasks::Dataset;
 
+/// Whether a number means the same word to a student and to its teacher.
+pub fn same_words(student: &Model, teacher: &Model) -> Result<(), Error> {
+    let [own, other] = [student, teacher].map(|model| model.architecture.embeddings.vocabulary);
+    if own != other {
+        return Err(Error::new(format!(
+            "the student has {own} words, the teacher {other}: they must share one vocabulary"
+        )));
+    }
+    if let (Ok(own), Ok(other)) = (student.tokenizer(), teacher.tokenizer())
+        && let Some(id) = (0..own.vocabulary() as u32).find(|id| own.token(*id) != other.token(*id))
+    {
+        let [own, other] = [own, other].map(|tokenizer| tokenizer.token(id).unwrap_or_default());
+        return Err(Error::new(format!(
+            "token {id} is \"{own}\" to the student and \"{other}\" to the teacher: they must share one vocabulary"
+        )));
+    }
+    Ok(())
+}
+
 /// What is read.
 #[derive(Clone, Copy)]
 pub enum TransferTexts<'a> {
@@ -196,24 +215,16 @@ impl Transfer<'_> {
                 "the student has {a} {name}, the teacher {b}: transfer goes layer by layer, so they must be equal"
             ))),
         };
-        of("words", mine.embeddings.vocabulary, theirs.embeddings.vocabulary)?;
+        same_words(student, self.teacher)?;
         of("layers", mine.layers.len(), theirs.layers.len())?;
         of("numbers per token", mine.hidden, theirs.hidden)?;
         for (own, other) in mine.layers.iter().zip(&theirs.layers) {
             of("heads", own.attention.heads, other.attention.heads)?;
         }
-        if let (Ok(own), Ok(other)) = (student.tokenizer(), self.teacher.tokenizer())
-            && let Some(id) = (0..own.vocabulary() as u32).find(|id| own.token(*id) != other.token(*id))
-        {
-            let [own, other] = [own, other].map(|tokenizer| tokenizer.token(id).unwrap_or_default());
-            return Err(Error::new(format!(
-                "token {id} is \"{own}\" to the student and \"{other}\" to the teacher: they must share one vocabulary"
-            )));
-        }
         match &student.plan.functions {
             Some(functions) if *functions == self.functions => Ok(()),
             Some(_) => Err(Error::new(
-                "the student has other functions replaced than are asked for; leave --softmax, --linear and --tokens as they were",
+                "the student has other functions replaced than are asked for; leave --softmax, --linear and --max-tokens as they were",
             )),
             None => Err(Error::new("the student has no functions replaced; begin without --student")),
         }

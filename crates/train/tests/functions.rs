@@ -35,7 +35,14 @@ fn replaced(name: &str, functions: &Functions) -> Model {
 
 #[test]
 fn burn_computes_what_the_engine_does() {
-    for name in ["bert-classify", "distilbert-classify", "albert-classify", "bert-mlm"] {
+    for name in [
+        "bert-classify",
+        "distilbert-classify",
+        "albert-classify",
+        "electra-classify",
+        "mobilebert-classify",
+        "bert-mlm",
+    ] {
         for (shared, keys) in [(false, None), (true, None), (false, Some(5))] {
             let (model, golden) = (replaced(name, &all(24, shared, keys)), fixture(name).1);
             let options = Options { threads: 2, precision: Some(Precision::F32), ..Options::default() };
@@ -47,6 +54,21 @@ fn burn_computes_what_the_engine_does() {
                 assert!(far <= 1e-4, "{name} {shared} {keys:?}: {far:e}");
             }
         }
+    }
+}
+
+/// Families whose softmax stays, with all else replaced.
+#[test]
+fn burn_computes_what_the_engine_does_where_softmax_stays() {
+    let functions = Functions { softmax: None, ..all(24, false, None) };
+    for name in ["mpnet-classify", "xlnet-classify", "longformer-classify", "gpt2-classify"] {
+        let (model, golden) = (replaced(name, &functions), fixture(name).1);
+        let options = Options { threads: 2, precision: Some(Precision::F32), ..Options::default() };
+        let engine = Engine::compile(&model, &options).unwrap();
+        let burn = BurnExecutor::from_model(&model, &Device::flex()).unwrap();
+        let batch = Batch { sequences: golden.sequences.clone(), wanted: Wanted::Head };
+        let far = distance(&burn.run(&batch).unwrap().sequences, &engine.run(&batch).unwrap().sequences);
+        assert!(far <= 1e-4, "{name}: {far:e}");
     }
 }
 
@@ -320,7 +342,9 @@ fn a_headless_teacher_teaches_text_and_its_student_goes_on_with_a_task() {
     let alone = Teaching { hard: 1.0, soft: 0.0, hidden: 0.0, attention: 0.0, ..teaching(layers) };
     assert!(Transfer { teaching: alone, ..job("alone") }.run(&mut |_, _| true).unwrap().complete);
     assert!(first("alone") < first("task"));
-    // A training of another student is not gone on with.
+    // A training of another student is neither gone on with nor, finished, taken for one's own.
+    let message = job("task").run(&mut |_, _| true).expect_err("refused").to_string();
+    assert!(message.contains("subject was") && !message.contains('\n'), "{message}");
     let stopped = &mut |_: usize, event: &Event| !matches!(event, Event::Step { step: 5, .. });
     assert!(!job("stopped").run(stopped).unwrap().complete);
     let message = Transfer { student: Some(&student), ..job("stopped") }.run(&mut |_, _| true).expect_err("refused");

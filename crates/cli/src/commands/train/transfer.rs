@@ -25,7 +25,7 @@ Examples:
   sparing train transfer --teacher M --to ma --corpus wiki.txt --steps 2000 --accumulate 8 --out general
   sparing train transfer --teacher sst2-model --to ma --student general --task sst2 --data glue --out ma-sst2
   sparing train transfer --teacher sst2-model --to ma --linear 64 --softmax shared --task sst2 --data glue --out small
-  sparing train transfer --teacher rte-model --to ma --no-teacher --task rte --data glue --out alone")]
+  sparing train transfer --teacher rte-model --to ma --student general --no-teacher --lr 5e-5 --task rte --data glue --out alone")]
 pub struct TransferArgs {
     /// The model to learn from: a directory or Hub id; for a task, fine-tuned on it
     #[arg(long, value_name = "MODEL")]
@@ -48,11 +48,14 @@ pub struct TransferArgs {
     linear: Option<usize>,
 
     /// Text files to learn from instead of a task
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "data")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(conflicts_with_all = ["task", "data", "dev", "limit", "text", "pair", "label"])]
     corpus: Vec<PathBuf>,
 
-    /// Learn from the labels alone; of the teacher, the head and how large its states are at most is all that is used
-    #[arg(long)]
+    /// Learn from the labels alone, not from what the teacher computes. The student still begins as the teacher's weights with norms and
+    /// networks fitted to it, or as --student with the teacher's head, and what its layers read is held to the teacher's largest
+    /// numbers
+    #[arg(long, conflicts_with_all = ["alpha", "beta", "gamma", "temperature"])]
     no_teacher: bool,
 
     #[command(flatten)]
@@ -68,13 +71,13 @@ pub struct TransferArgs {
     #[arg(long, value_name = "N")]
     norm_warmup: Option<f64>,
 
-    /// Texts that the teacher reads before: norms and networks begin as close to it as they can; 0: fresh
-    #[arg(long, value_name = "N", default_value_t = Beginning::default().texts)]
-    begin_texts: usize,
+    /// Texts that the teacher reads before: norms and networks begin as close to it as they can; 0: fresh [default: 256]
+    #[arg(long, value_name = "N", conflicts_with = "student")]
+    begin_texts: Option<usize>,
 
-    /// Updates of every network in softmax's place before transfer begins
-    #[arg(long, value_name = "N", default_value_t = Beginning::default().steps)]
-    begin_steps: usize,
+    /// Updates of every network in softmax's place before transfer begins [default: 300]
+    #[arg(long, value_name = "N", conflicts_with = "student")]
+    begin_steps: Option<usize>,
 
     #[command(flatten)]
     data: DataArgs,
@@ -174,6 +177,28 @@ impl TransferArgs {
         }
     }
 
+    /// Refuses options that say how something is done that is not done.
+    fn check(&self, teacher: &Model, student: Option<&Model>, functions: &Functions) -> Result<(), Failure> {
+        let mut architecture = teacher.architecture.clone();
+        functions.apply(&mut architecture)?;
+        let made = architecture.replacements();
+        let norms = made.keys().any(|name| name.ends_with(".running_phi"));
+        let networks = functions.softmax.is_some();
+        let idle = [
+            (self.norm_warmup.is_some() && !norms, "norm-warmup", "no layer norm becomes PowerNorm"),
+            (self.begin_steps.is_some() && !networks, "begin-steps", "no network takes softmax's place"),
+            (self.begin_texts.is_some() && made.is_empty(), "begin-texts", "nothing new has to begin anywhere"),
+        ];
+        if let Some((_, flag, why)) = idle.iter().find(|(idle, ..)| *idle) {
+            return Err(Failure::Usage(format!("--{flag}: {why} with these functions; leave it out")));
+        }
+        if self.begin_texts == Some(0) && norms && student.is_none() && self.norm_warmup.is_none() {
+            let why = "norms would divide by 1 for ever; give --norm-warmup too, or texts";
+            return Err(Failure::Usage(format!("--begin-texts 0: {why}")));
+        }
+        Ok(())
+    }
+
     /// What the options ask for.
     fn asked(&self, teacher: &Model) -> Result<Functions, Failure> {
         let has = |what: To| self.to.is_empty() || self.to.iter().any(|to| *to == To::Ma || *to == what);
@@ -215,10 +240,8 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     let teacher = load::open(&args.teacher, None)?;
     let student = args.student.as_ref().map(|name| load::open(name, None)).transpose()?;
     let functions = args.functions(&teacher, student.as_ref())?;
-    if args.begin_texts == 0 && functions.power_norm && student.is_none() && args.norm_warmup.is_none() {
-        let why = "norms would divide by 1 for ever; give --norm-warmup too, or texts";
-        return Err(Failure::Usage(format!("--begin-texts 0: {why}")));
-    }
+    args.check(&teacher, student.as_ref(), &functions)?;
+    let defaults = Beginning::default();
     // Positions and token types stay the teacher's, as in the paper.
     let e = &teacher.architecture.embeddings;
     let tables = e.positions.iter().map(|p| &p.name).chain(e.token_types.iter().map(|t| &t.name));
@@ -237,7 +260,11 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
         texts,
         guided,
         norm_warmup: args.norm_warmup,
-        beginning: Beginning { texts: args.begin_texts, steps: args.begin_steps, ..Beginning::default() },
+        beginning: Beginning {
+            texts: args.begin_texts.unwrap_or(defaults.texts),
+            steps: args.begin_steps.unwrap_or(defaults.steps),
+            ..defaults
+        },
         options,
         seeds: args.how.seed.clone(),
         max_tokens: args.how.max_tokens,

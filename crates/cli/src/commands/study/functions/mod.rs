@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::{files, load};
 use clap::Args;
 use sparing_model::Model;
-use sparing_train::attention_maps;
+use sparing_train::{attention_maps, same_words};
 use std::path::PathBuf;
 
 /// Draws what a student with replaced functions has learned: its attention beside its teacher's, its networks, its growth
@@ -40,6 +40,7 @@ pub struct FunctionsArgs {
 pub fn functions(args: &FunctionsArgs) -> Result<(), Failure> {
     let [teacher, student] = [&args.teacher, &args.student].map(|name| load::open(name, None));
     let (teacher, student) = (teacher?, student?);
+    same_words(&student, &teacher)?;
     let networks = maps::networks(&student)?;
     if networks.is_empty() {
         let why = "has no network in softmax's place; `sparing train transfer` makes such a student";
