@@ -11,6 +11,9 @@ use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, evalua
 const RESAMPLES: usize = 200;
 /// Share of a normal distribution within one standard deviation.
 const ONE_SIGMA: f64 = 0.6827;
+/// Standard errors that are put on top of what is lost: more is lost 5 times of 100. The best of many candidates has had luck
+/// with the rows it was chosen by.
+const CAUTION: f64 = 1.645;
 
 /// What a candidate's answers are worth, beside the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -19,10 +22,9 @@ pub struct Verdict {
     pub score: f64,
     /// Share of the baseline's score that is lost; negative where it is better.
     pub lost: f64,
-    /// What is lost by the baseline's own belief: how much less it believes in the candidate's answers than in its own. It
-    /// has less luck in it than the score, which hangs on the few rows where the two answer differently. Where there is no
-    /// belief to go by (numbers, tags, spans), the score that is lost, with one standard error on top: the best of many
-    /// candidates has had luck.
+    /// What is lost by the baseline's own belief, with 95% confidence: how much less it believes in the candidate's answers
+    /// than in its own. It has less luck in it than the score, which hangs on the few rows where the two answer differently.
+    /// Where there is no belief to go by (numbers, tags, spans), the score that is lost, with 95% confidence.
     pub doubt: f64,
     /// How far `lost` may be off by luck: its standard error.
     pub luck: f64,
@@ -95,10 +97,10 @@ impl<'a> Judge<'a> {
         let budget = format!("{}%", (1e5 * budget).round() / 1e3);
         let score = match self.believes() {
             true => format!(
-                "its doubt is at most {budget} (what is lost by the original model's own belief, which has less luck in it than the \
-                 score), and the score that is lost too, give or take one standard error"
+                "its doubt is at most {budget} (what is lost by the original model's own belief, with 95% confidence; it has less luck \
+                 in it than the score), and the score that is lost too, give or take one standard error"
             ),
-            false => format!("the score that is lost, with one standard error on top (its doubt), is at most {budget}"),
+            false => format!("its doubt (the score that is lost, with 95% confidence) is at most {budget}"),
         };
         format!(
             "within the budget of {budget} on searched rows: {score}; of a model that was fine-tuned, the score alone"
@@ -131,14 +133,18 @@ impl<'a> Judge<'a> {
             |report: &Report| report.values.iter().find(|v| v.metric == self.metric).map_or(f64::NAN, |v| v.value);
         let (base, score) = (value(&self.baseline), value(report));
         let n = report.outcomes.len().max(1) as f64;
-        let mut sums = [0.0; 5];
+        let mut sums = [0.0; 6];
         for (a, b) in self.baseline.outcomes.iter().zip(&report.outcomes) {
             let (before, after) = (loss(a), loss(b));
             let (divergence, doubt, same) = beside(a, b);
             let not_worse = f64::from(u8::from(after <= before));
-            sums.iter_mut().zip([after, divergence, doubt, same, not_worse]).for_each(|(sum, x)| *sum += x);
+            let terms = [after, divergence, doubt, doubt * doubt, same, not_worse];
+            sums.iter_mut().zip(terms).for_each(|(sum, x)| *sum += x);
         }
-        let [loss, divergence, doubt, agreement, not_worse] = sums.map(|sum| sum / n);
+        let [loss, divergence, doubt, squared, agreement, not_worse] = sums.map(|sum| sum / n);
+        let error = ((squared - doubt * doubt).max(0.0) / n).sqrt();
+        // What is put on top, for what is lost.
+        let caution = if doubt > 0.0 { CAUTION * error / doubt } else { 0.0 };
         let worse = if self.metric.higher_is_better() { base - score } else { score - base };
         let [lost, doubt] = [worse, doubt].map(|x| x / base.abs().max(1e-9));
         let believes = self.believes();
@@ -147,9 +153,9 @@ impl<'a> Judge<'a> {
             _ => self.resampled(report),
         } / base.abs().max(1e-9);
         let doubt = match self.metric {
-            _ if !believes => lost + luck,
-            Metric::Matthews => doubt.max(self.matthews_doubt(report)),
-            _ => doubt,
+            _ if !believes => lost + CAUTION * luck,
+            Metric::Matthews => (1.0 + caution) * doubt.max(self.matthews_doubt(report)),
+            _ => (1.0 + caution) * doubt,
         };
         Ok(Verdict { score, lost, doubt, luck, loss, divergence, agreement, not_worse, counted: Counted::default() })
     }
