@@ -367,7 +367,7 @@ mod tests {
         let word = &parameters.get(&student.architecture.embeddings.word).unwrap().value;
         let slope = word.grad(&narrow.backward()).unwrap().abs().max().into_scalar::<f32>();
         assert!(slope > 1e-3, "{slope}");
-        let message = loss(0.0, 1e-2).err().expect("refused").to_string();
+        let message = loss(0.0, 1e-2).expect_err("refused").to_string();
         assert!(message.contains("nothing is taught"), "{message}");
     }
 

@@ -97,12 +97,12 @@ mod tests {
                 let along = mean(&|i| g[i] * w[c] * x[i] / psi);
                 new_phi[c] = 0.9 * phi[c] + 0.1 * square;
                 new_nu[c] = nu[c] * (1.0 - 0.1 * energy) + 0.1 * along;
-                for row in 0..ROWS {
+                for (row, real) in real.iter().enumerate() {
                     let i = row * WIDTH + c;
                     let normal = x[i] / psi;
                     y[i] = normal * w[c] + b[c];
                     let statistic = if batch { along } else { nu[c] };
-                    dx[i] = (g[i] * w[c] - if real[row] { statistic * normal } else { 0.0 }) / psi;
+                    dx[i] = (g[i] * w[c] - if *real { statistic * normal } else { 0.0 }) / psi;
                     dw[c] += g[i] * normal;
                     db[c] += g[i];
                 }
