@@ -4,7 +4,7 @@ mod objective;
 
 use crate::economy::Economy;
 use crate::objective::lengths;
-use crate::session::{Place, Session, subject};
+use crate::session::{Place, Session, begun, subject};
 use crate::trainer::{Event, TrainOptions};
 use crate::{FakeQuantization, LinearHook, Network, Parameters, Prepared, Rounding, Summary, examples};
 use burn::tensor::Device;
@@ -151,7 +151,9 @@ impl Distill<'_> {
         };
         let options = TrainOptions {
             subject: format!(
-                "distil {}, {:?}{}",
+                "distil {} to {} on {}, {:?}{}",
+                begun(self.teacher, self.max_tokens)?,
+                begun(self.origin, None)?,
                 self.train.source,
                 self.teaching,
                 subject(self.quantization.as_ref(), &economy)

@@ -1,7 +1,7 @@
 //! Fine-tuning: a labelled dataset, the head it needs, one or several seeds.
 
 use crate::economy::Economy;
-use crate::session::{Place, Session, subject};
+use crate::session::{Place, Session, begun, subject};
 use crate::trainer::TrainOptions;
 use crate::{FakeQuantization, LinearHook, Prepared, Rounding, Summary, Supervised, Wanted, examples};
 use burn::tensor::Device;
@@ -62,7 +62,8 @@ impl Finetune<'_> {
         let make = |seed: u64| prepared.parameters(&self.model.weights, seed, &device);
         let economised = subject(self.quantization.as_ref(), &economy);
         let windows = windows(&prepared.architecture);
-        let subject = format!("fine-tune {}{windows}{economised}", self.train.source);
+        let from = begun(self.model, self.max_tokens)?;
+        let subject = format!("fine-tune {from} on {}{windows}{economised}", self.train.source);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }

@@ -9,7 +9,9 @@ use crate::trainer::{Event, Judge, TrainOptions, Watch, rate_scales, train};
 use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
-use sparing_model::{Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights};
+use sparing_model::{
+    Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights, value_fingerprint,
+};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -252,6 +254,13 @@ pub(crate) fn check_finished(file: &Path, was: &serde_json::Value, is: &serde_js
 
 fn bad_options(e: &serde_json::Error) -> Error {
     Error::new(format!("options: {e}"))
+}
+
+/// What a checkpoint says of where it began, and of how much of a text is read.
+pub(crate) fn begun(model: &Model, max_tokens: Option<usize>) -> Result<String, Error> {
+    let mark = value_fingerprint(&model.architecture, &model.weights)?;
+    let cut = max_tokens.map(|most| format!(" in texts of at most {most} tokens")).unwrap_or_default();
+    Ok(format!("{mark:016x}{cut}"))
 }
 
 /// What a checkpoint says of economies: nothing where there are none.

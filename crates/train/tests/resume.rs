@@ -85,7 +85,14 @@ fn a_finished_training_is_not_taken_for_another() {
     let first = job(1e-3, 1).run(&mut |_, _| true).unwrap();
     let idle = &mut |_: usize, _: &Event| -> bool { panic!("nothing is left to do") };
     assert_eq!(job(1e-3, 1).run(idle).unwrap().runs, first.runs);
-    for (other, named) in [(job(2e-3, 1), "schedule"), (job(1e-3, 2), "seed was 1, is 2")] {
+    let elsewhere = bare("bert-mlm-text");
+    let others = [
+        (job(2e-3, 1), "schedule"),
+        (job(1e-3, 2), "seed was 1, is 2"),
+        (Finetune { max_tokens: Some(16), ..job(1e-3, 1) }, "at most 16 tokens"),
+        (Finetune { model: &elsewhere, ..job(1e-3, 1) }, "subject"),
+    ];
+    for (other, named) in others {
         let message = other.run(idle).unwrap_err().to_string();
         assert!(message.contains(named) && message.contains("training.json"), "{message}");
         assert!(message.contains("another --out") && message.contains("--overwrite"), "{message}");
