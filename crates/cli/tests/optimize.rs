@@ -73,6 +73,27 @@ fn what_is_saved_is_smaller_and_what_its_report_says() {
     }
 }
 
+/// Merging is looked for where it is asked for, with speed in focus.
+#[test]
+fn tokens_are_merged_where_that_is_asked_for() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 60);
+    let folder = tempfile::tempdir().unwrap();
+    let searched = |name: &str, more: &[&str]| {
+        let out = folder.path().join(name);
+        let args = ["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--trials", "4"];
+        sparing(&[&args[..], more].concat()).ok();
+        json(&out.join("report.json"))["economies"].clone()
+    };
+    assert_eq!(searched("merged", &["--economies", "merge"]), serde_json::json!(["merge"]));
+    let usual = searched("usual", &[]);
+    assert!(!usual.as_array().unwrap().contains(&"merge".into()), "{usual}");
+    let out = folder.path().join("small");
+    let small = ["optimize", &model, "--data", &data, "--out", out.to_str().unwrap(), "--focus", "size"];
+    let message = sparing(&[&small[..], &["--economies", "merge"]].concat()).error(2);
+    assert!(message.contains("--economies merge") && !out.exists(), "{message}");
+}
+
 #[test]
 fn every_strategy_ends_with_a_model() {
     let model = fixture("bert-classify-text");
