@@ -64,6 +64,11 @@ impl Paint {
         self.wrap("32", text)
     }
 
+    /// What is good enough like an answer, the rest faint.
+    pub fn judged(self, good: bool, text: &str) -> String {
+        if good { self.good(text) } else { self.faint(text) }
+    }
+
     /// The word "error".
     pub fn bad(self, text: &str) -> String {
         self.wrap("1;31", text)

@@ -1,27 +1,15 @@
 //! Files that are either written whole or not at all, and directories that are not overwritten unasked.
 
 use crate::failure::Failure;
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 /// Writes beside the file, then renames: an interrupted write leaves what was there before.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::new(format!("{}: cannot be written ({e})", path.display()));
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(Failure::new(format!("{}: is not the name of a file", path.display())));
-    };
-    let mut beside = name.to_os_string();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = path.with_file_name(beside);
-    let result = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    if result.is_err() {
-        // The half-written file is of no use; what matters is the first error.
-        let _ = std::fs::remove_file(&beside);
     }
-    result.map_err(failed)
+    let failed = |e: std::io::Error| Failure::new(format!("{}: cannot be written ({e})", path.display()));
+    sparing_report::replace_file(path, bytes).map_err(failed)
 }
 
 /// Refuses a directory with something in it, unless that may be replaced, and one that holds other things than a model in any case.

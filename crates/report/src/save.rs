@@ -14,14 +14,14 @@ impl Report {
         for (name, text) in [("report.json", self.json()), ("report.html", self.html()), ("README.md", self.card(base))]
         {
             let path = directory.join(name);
-            replace(&path, text.as_bytes()).map_err(|e| named(&path, e))?;
+            replace_file(&path, text.as_bytes()).map_err(|e| named(&path, e))?;
         }
         Ok(())
     }
 }
 
 /// Writes beside the file, then renames: what was there stays until the new one is whole.
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut beside = path.as_os_str().to_os_string();
     beside.push(format!(".{}.tmp", std::process::id()));
     let written = File::create(&beside)

@@ -9,13 +9,13 @@ use crate::distill::{Distilling, Guidance, Teaching, Texts};
 use crate::economy::Economy;
 use crate::inventory::inventory;
 use crate::objective::lengths;
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, begun};
 use crate::student::choice;
 use crate::trainer::{Event, TrainOptions};
 use crate::{Masking, Network, Parameters, Prepared, Summary, examples};
 pub use begin::Beginning;
 use burn::tensor::Device;
-use sparing_model::{Error, Functions, HeadKind, Model, Sequence, value_fingerprint};
+use sparing_model::{Error, Functions, HeadKind, Model, Sequence};
 use sparing_tasks::Dataset;
 
 /// Whether a number means the same word to a student and to its teacher.
@@ -190,15 +190,14 @@ impl Transfer<'_> {
             parameters.add_statistics(architecture);
             Ok((parameters, fresh.into_iter().filter(|name| !student.weights.contains(name)).collect()))
         };
-        let mark = |model: &Model| value_fingerprint(&model.architecture, &model.weights);
         let begins = match self.student {
-            Some(student) => format!("going on with {:016x}", mark(student)?),
+            Some(student) => format!("going on with {}", begun(student, None)?),
             None => format!("{:?}", self.beginning),
         };
         let subject = format!(
-            "transfer {:?}, {teaching:?}, from {:016x}, {begins}, on {source} of at most {most} tokens, guided {}, norms {:?}",
+            "transfer {:?}, {teaching:?}, from {}, {begins}, on {source} of at most {most} tokens, guided {}, norms {:?}",
             self.functions,
-            mark(self.teacher)?,
+            begun(self.teacher, None)?,
             self.guided,
             self.norm_warmup
         );

@@ -209,17 +209,17 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
             console::note("nothing was found yet, and nothing is written");
         }
     })?;
-    let tried_with = [&data.search, &data.calibration];
+    #[cfg(not(feature = "train"))]
+    let rows: Option<sparing_tasks::Dataset> = None;
+    let read: Vec<_> = [&data.search, &data.calibration].into_iter().chain(&rows).collect();
+    let marks = searching::marks(&model, &read)?;
     #[cfg(feature = "train")]
     let mut found = match &rows {
-        Some(rows) => {
-            let marks = searching::marks(&model, &[&tried_with[..], &[rows]].concat())?;
-            recover::search(args, &data, rows, &settings, &work, &marks)?
-        }
-        None => work.search(args, &settings, &searching::marks(&model, &tried_with)?, None)?,
+        Some(rows) => recover::search(args, &data, rows, &settings, &work, &marks)?,
+        None => work.search(args, &settings, &marks, None)?,
     };
     #[cfg(not(feature = "train"))]
-    let mut found = work.search(args, &settings, &searching::marks(&model, &tried_with)?, None)?;
+    let mut found = work.search(args, &settings, &marks, None)?;
     work.lighten(&settings, &mut found)?;
     let report = finish::finish(args, &data, &settings, &work, found, start)?;
     show::show(args, &report)

@@ -222,8 +222,7 @@ impl Rounds<'_> {
         };
         let within = outcome::good_enough(&tried, self.settings.focus, self.settings.budget) && tried.fair;
         let line = format!("{} after training", self.first.line(name, &tried, within));
-        let paint = console::Paint::stderr();
-        eprintln!("{}", if within { paint.good(&line) } else { paint.faint(&line) });
+        eprintln!("{}", console::Paint::stderr().judged(within, &line));
         self.found.trained.insert(self.found.tried.len(), model.clone());
         self.found.tried.push(Tried { accepted: within, ..tried });
         Ok(Some((model, within)))

@@ -252,9 +252,7 @@ impl<'a> Work<'a> {
         tried.recipe.precision = Some(Precision::Int8);
         (tried.verdict, tried.fair) = (verdict, settings.is_fair(&verdict));
         let good = outcome::may_be_chosen(&tried, settings.focus, settings.budget);
-        let paint = Paint::stderr();
-        let line = self.line("run in int8", &tried, good);
-        eprintln!("{}", if good { paint.good(&line) } else { paint.faint(&line) });
+        eprintln!("{}", Paint::stderr().judged(good, &self.line("run in int8", &tried, good)));
         if good {
             if tried.trained {
                 found.trained.insert(found.tried.len(), Arc::new(light));
@@ -387,7 +385,7 @@ impl<'a> Teller<'a> {
                 let good = outcome::good_enough(tried, self.settings.focus, self.settings.budget);
                 let line = self.work.line(what, tried, good);
                 self.kept += usize::from(good);
-                self.say(&if good { self.paint.good(&line) } else { self.paint.faint(&line) });
+                self.say(&self.paint.judged(good, &line));
                 self.step(what);
             }
         }
