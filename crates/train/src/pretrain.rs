@@ -8,7 +8,7 @@ use crate::economy::Economy;
 use crate::losses::cross_entropy;
 use crate::objective::{Loss, Objective, Pass, pad};
 use crate::random::Random;
-use crate::session::{Place, Session, subject};
+use crate::session::{Place, Session, begun, subject};
 use crate::trainer::{Event, TrainOptions};
 use crate::{Capture, FakeQuantization, LinearHook, Network, PaddedBatch, Parameters, Prepared, Rounding, Summary};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -100,7 +100,10 @@ impl Pretrain<'_> {
             Ok((parameters, fresh))
         };
         let rounded = subject(self.quantization.as_ref(), session.economy);
-        let subject = format!("pre-train on {} texts, {:?}{rounded}", self.corpus.len(), self.pairs);
+        let from = if self.scratch { "fresh numbers like " } else { "" };
+        let model = begun(self.model, Some(most))?;
+        let (texts, bytes) = (self.corpus.len(), self.corpus.iter().map(String::len).sum::<usize>());
+        let subject = format!("pre-train {from}{model} on {texts} texts, {bytes} bytes, {:?}{rounded}", self.pairs);
         let options = TrainOptions { subject, ..self.options.clone() };
         session.all(&self.seeds, &options, &objective, notes, &make, watch)
     }

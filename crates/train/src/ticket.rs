@@ -1,9 +1,10 @@
 //! Lottery tickets: iterative magnitude pruning with rewinding to the weights before training (Frankle and Carbin 2018,
 //! <https://arxiv.org/abs/1803.03635>; for pre-trained models Chen et al. 2020, <https://arxiv.org/abs/2007.12223>).
 
+use crate::checkpoint::difference;
 use crate::economy::Economy;
 use crate::masks::{Masks, prunable};
-use crate::session::{Place, Session, check_finished};
+use crate::session::{Place, Session, begun, check_finished};
 use crate::trainer::{Event, TrainOptions};
 use crate::{Example, Network, Prepared, RunSummary, Supervised, Wanted, examples};
 use burn::tensor::Device;
@@ -176,19 +177,20 @@ impl Ticket<'_> {
         let Some(done) = fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Finished>(&text).ok()) else {
             return Ok(None);
         };
-        check_finished(&file, &done.options, &self.told())?;
+        check_finished(&file, &done.options, &self.told()?)?;
         Ok(Some(done.found))
     }
 
     /// What the result depends on.
-    fn told(&self) -> serde_json::Value {
-        serde_json::json!({
+    fn told(&self) -> Result<serde_json::Value, Error> {
+        Ok(serde_json::json!({
+            "model": begun(self.model, None)?,
             "options": self.options,
             "data": self.train.source,
             "sparsity": self.sparsity,
             "rounds": self.rounds,
             "max_tokens": self.max_tokens,
-        })
+        }))
     }
 
     /// Refuses to lose anything, and to go on with other options.
@@ -200,20 +202,20 @@ impl Ticket<'_> {
             return Err(Error::new(format!("{} {why}", work.display())));
         }
         self.place.check(&[self.options.seed])?;
-        let text = self.told().to_string();
+        let told = self.told()?;
         let file = work.join("options.json");
-        match fs::read_to_string(&file) {
-            Ok(known) if known == text => return Ok(()),
-            Ok(_) => {
-                return Err(Error::new(format!(
-                    "{}: this search was begun with other options; give the same ones, or start over with --overwrite",
+        if let Ok(text) = fs::read(&file) {
+            let known = serde_json::from_slice(&text).unwrap_or_default();
+            return match difference(&known, &told) {
+                None => Ok(()),
+                Some(what) => Err(Error::new(format!(
+                    "{}: this search was begun with other options: {what}; give the same ones, or start over with --overwrite",
                     file.display()
-                )));
-            }
-            Err(_) => {}
+                ))),
+            };
         }
         fs::create_dir_all(work).map_err(|e| failed(work, e))?;
-        fs::write(&file, text).map_err(|e| failed(&file, e))
+        fs::write(&file, told.to_string()).map_err(|e| failed(&file, e))
     }
 
     /// Puts the last round where the result goes.
@@ -225,7 +227,7 @@ impl Ticket<'_> {
             fs::write(directory.join(name), text).map_err(|e| failed(&directory.join(name), e))
         };
         put("training.json", serde_json::to_vec_pretty(&run))?;
-        put(FILE, serde_json::to_vec_pretty(&Finished { found: found.clone(), options: self.told() }))?;
+        put(FILE, serde_json::to_vec_pretty(&Finished { found: found.clone(), options: self.told()? }))?;
         if target.exists() {
             fs::remove_dir_all(target).map_err(|e| failed(target, e))?;
         }

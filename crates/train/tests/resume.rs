@@ -105,6 +105,43 @@ fn a_finished_training_is_not_taken_for_another() {
     assert_eq!(job(2e-3, 1).run(idle).unwrap().runs, first.runs);
 }
 
+/// The same of texts, finished or stopped on the way.
+#[test]
+fn a_pre_training_is_not_taken_for_one_of_another_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, elsewhere) = (bare("bert-mlm-text"), bare("bert-classify-text"));
+    let corpus = vec!["the film is good and the story is witty. ".repeat(9); 2];
+    let other_texts = vec!["the plot is thin. ".repeat(9); 2];
+    let job = |model, scratch, corpus| Pretrain {
+        prepared: Prepared::new(model, &Wanted::MaskedLm).unwrap(),
+        model,
+        scratch,
+        corpus,
+        pairs: None,
+        dev: None,
+        options: TrainOptions { steps: Some(4), batch: 2, ..TrainOptions::default() },
+        seeds: vec![0],
+        max_tokens: 16,
+        quantization: None,
+        device: Device::flex(),
+        place: Place { directory: folder.path().join("out"), resume: true, overwrite: false },
+    };
+    let refused = |place: &str| {
+        let others =
+            [job(&elsewhere, false, &corpus), job(&model, true, &corpus), job(&model, false, other_texts.as_slice())];
+        for other in others {
+            let message = other.run(&mut |_, _| panic!("another training")).unwrap_err().to_string();
+            assert!(message.contains("subject was") && message.contains(place), "{message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+    };
+    let stopped = job(&model, false, &corpus).run(&mut |_, event| !matches!(event, Event::Step { .. })).unwrap();
+    assert!(!stopped.complete);
+    refused("state.json");
+    assert!(job(&model, false, &corpus).run(&mut |_, _| true).unwrap().complete);
+    refused("training.json");
+}
+
 #[test]
 fn a_killed_training_ends_as_one_that_was_not() {
     let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -63,9 +63,16 @@ fn a_ticket_learns_with_holes_that_stay() {
     // Asked again, it says the same without training.
     let again = job(&model, &data, folder.path(), true).run(&mut |_, _| panic!("nothing is left to do")).unwrap();
     assert_eq!(again, summary);
-    let other = Ticket { sparsity: 0.5, ..job(&model, &data, folder.path(), true) };
-    let message = other.run(&mut |_, _| panic!("another search")).unwrap_err().to_string();
-    assert!(message.contains("sparsity was 0.4, is 0.5") && message.contains("another --out"), "{message}");
+    let elsewhere = bare("bert-mlm-text");
+    let again = |model| job(model, &data, folder.path(), true);
+    let others = [
+        (Ticket { sparsity: 0.5, ..again(&model) }, "sparsity was 0.4, is 0.5"),
+        (again(&elsewhere), "options: model was"),
+    ];
+    for (other, named) in others {
+        let message = other.run(&mut |_, _| panic!("another search")).unwrap_err().to_string();
+        assert!(message.contains(named) && message.contains("another --out"), "{message}");
+    }
 }
 
 #[test]
@@ -85,8 +92,14 @@ fn a_search_that_was_stopped_ends_as_one_that_was_not() {
         let stopped = stopped.unwrap();
         assert_eq!((stopped.complete, stopped.rounds.len()), (false, rounds));
     }
-    let other = Ticket { sparsity: 0.5, ..job(&model, &data, parts.path(), true) };
-    assert!(other.run(&mut |_, _| true).unwrap_err().to_string().contains("other options"));
+    let elsewhere = bare("bert-mlm-text");
+    let again = |model| job(model, &data, parts.path(), true);
+    for (other, named) in
+        [(Ticket { sparsity: 0.5, ..again(&model) }, "sparsity was"), (again(&elsewhere), "model was")]
+    {
+        let message = other.run(&mut |_, _| panic!("another search")).unwrap_err().to_string();
+        assert!(message.contains(named) && message.contains("start over with --overwrite"), "{message}");
+    }
     let found = job(&model, &data, parts.path(), true).run(&mut |_, _| true).unwrap();
     assert_eq!(found.rounds, want.rounds);
     let read = |folder: &Path| std::fs::read(folder.join("out/model.safetensors")).unwrap();
