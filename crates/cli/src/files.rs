@@ -9,7 +9,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         return Err(Failure::new(format!("{}: is not the name of a file", path.display())));
     }
     let failed = |e: std::io::Error| Failure::new(format!("{}: cannot be written ({e})", path.display()));
-    sparing_report::replace_file(path, bytes).map_err(failed)
+    sparing_model::replace_file(path, bytes).map_err(failed)
 }
 
 /// Refuses a directory with something in it, unless that may be replaced, and one that holds other things than a model in any case.

@@ -1,7 +1,7 @@
 //! What calibration data says about the inputs of attention's values: a file beside the weights.
 
 use crate::weights::{one_line, serialise};
-use crate::{Architecture, Error, Model, OwnedTensor, Weights};
+use crate::{Architecture, Error, Model, OwnedTensor, Weights, replace_file};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 use std::sync::Arc;
@@ -128,14 +128,10 @@ impl Calibration {
         serialise(&tensors)
     }
 
-    /// Writes the file: beside the wanted one first, then renamed.
+    /// Writes the file, whole or not at all.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let failed = |e: std::io::Error| Error::new(format!("{}: cannot be written ({e})", path.display()));
-        let beside = path.with_extension(format!("partial{}", std::process::id()));
-        std::fs::write(&beside, self.to_bytes()?).and_then(|()| std::fs::rename(&beside, path)).map_err(|e| {
-            let _ = std::fs::remove_file(&beside);
-            failed(e)
-        })
+        replace_file(path, &self.to_bytes()?).map_err(failed)
     }
 }
 

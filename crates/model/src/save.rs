@@ -2,12 +2,12 @@
 //! directory is ever half written: the old one is there until the new one is complete.
 
 use crate::directory::Directory;
+use crate::replace;
 use crate::weights::{INDEX, SINGLE};
 use crate::{Error, Model, OwnedTensor};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Files that are carried over unchanged.
 const COMPANIONS: [&str; 14] = [
@@ -174,16 +174,10 @@ impl Drop for Replacement {
     }
 }
 
-/// `.name.kind-1234-0` beside `path`, on the same file system.
+/// A hidden directory beside `path`.
 fn sibling(path: &Path, kind: &str) -> Result<PathBuf, Error> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| Error::new(format!("{}: is not a directory name to write to", path.display())))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    hidden.push(format!(".{kind}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-    Ok(path.with_file_name(hidden))
+    replace::sibling(path, kind)
+        .ok_or_else(|| Error::new(format!("{}: is not a directory name to write to", path.display())))
 }
 
 /// Flushes a directory's entries (where the system can).

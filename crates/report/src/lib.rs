@@ -24,5 +24,4 @@ pub use elements::{ElementMap, LayerMap, State, Width};
 pub use headline::{Headline, Verdict};
 pub use request::{Focus, Metric, Model, Task};
 pub use result::{Gain, PartTime, Report, Verification};
-pub use save::replace_file;
 pub use setting::{Machine, Versions};

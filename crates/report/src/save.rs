@@ -1,8 +1,8 @@
 //! The report on disk.
 
 use crate::{BaseCard, Report};
-use std::fs::File;
-use std::io::{Error, Result, Write};
+use sparing_model::replace_file;
+use std::io::{Error, Result};
 use std::path::Path;
 
 impl Report {
@@ -18,18 +18,4 @@ impl Report {
         }
         Ok(())
     }
-}
-
-/// Writes beside the file, then renames: what was there stays until the new one is whole.
-pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut beside = path.as_os_str().to_os_string();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        // Half a file is of no use; what matters is the first error.
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
 }

@@ -142,7 +142,8 @@ impl Work {
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with('.') && (name.contains(".partial-") || name.contains(".old-")) {
-                let _ = fs::remove_dir_all(entry.path());
+                let path = entry.path();
+                let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
             }
         }
     }

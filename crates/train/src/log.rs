@@ -1,7 +1,7 @@
 //! `train.jsonl`: one JSON object per step and per evaluation.
 
 use serde::{Deserialize, Serialize};
-use sparing_model::Error;
+use sparing_model::{Error, replace_file};
 use sparing_tasks::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -63,8 +63,7 @@ impl Log {
                 write_line(&mut kept, &line).map_err(|e| failed(path, &e))?;
             }
         }
-        let beside = path.with_extension("jsonl.partial");
-        std::fs::write(&beside, kept).and_then(|()| std::fs::rename(&beside, path)).map_err(|e| failed(path, &e))?;
+        replace_file(path, &kept).map_err(|e| failed(path, &e))?;
         let file = OpenOptions::new().append(true).open(path).map_err(|e| failed(path, &e))?;
         Ok(Log { path: path.to_path_buf(), file })
     }

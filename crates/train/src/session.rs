@@ -10,7 +10,7 @@ use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Roundin
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{
-    Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights, value_fingerprint,
+    Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights, replace_file, value_fingerprint,
 };
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
 use std::fs;
@@ -206,7 +206,7 @@ impl Session<'_> {
         let finished = Finished { run: summary.clone(), options: finish.state.options };
         let json = serde_json::to_vec_pretty(&finished).map_err(|e| Error::new(format!("{TRAINING}: {e}")))?;
         let file = target.join(TRAINING);
-        fs::write(&file, json).map_err(|e| Error::new(format!("{}: {e}", file.display())))?;
+        replace_file(&file, &json).map_err(|e| Error::new(format!("{}: {e}", file.display())))?;
         fs::remove_dir_all(&directory).map_err(|e| Error::new(format!("{}: {e}", directory.display())))?;
         // The directory above goes with the last seed's.
         let _ = directory.parent().map(fs::remove_dir);

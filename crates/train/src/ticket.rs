@@ -9,7 +9,7 @@ use crate::trainer::{Event, TrainOptions};
 use crate::{Example, Network, Prepared, RunSummary, Supervised, Wanted, examples};
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
-use sparing_model::{Error, Model, Weights};
+use sparing_model::{Error, Model, Weights, replace_file};
 use sparing_tasks::{Dataset, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -215,7 +215,7 @@ impl Ticket<'_> {
             };
         }
         fs::create_dir_all(work).map_err(|e| failed(work, e))?;
-        fs::write(&file, told.to_string()).map_err(|e| failed(&file, e))
+        replace_file(&file, told.to_string().as_bytes()).map_err(|e| failed(&file, e))
     }
 
     /// Puts the last round where the result goes.
@@ -224,7 +224,7 @@ impl Ticket<'_> {
         run.directory = target.clone();
         let put = |name: &str, text: serde_json::Result<Vec<u8>>| {
             let text = text.map_err(|e| Error::new(format!("{name}: {e}")))?;
-            fs::write(directory.join(name), text).map_err(|e| failed(&directory.join(name), e))
+            replace_file(&directory.join(name), &text).map_err(|e| failed(&directory.join(name), e))
         };
         put("training.json", serde_json::to_vec_pretty(&run))?;
         put(FILE, serde_json::to_vec_pretty(&Finished { found: found.clone(), options: self.told()? }))?;

@@ -3,7 +3,7 @@
 
 use super::Task;
 use flate2::{Compression, Crc, read::GzDecoder, write::GzEncoder};
-use sparing_model::Error;
+use sparing_model::{Error, replace_file_with};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -130,12 +130,11 @@ impl Set {
         format!("{} examples, {:08x}", self.len(), sum.sum())
     }
 
-    /// Writes a file; its size.
+    /// Writes a file, whole or not at all; its size.
     pub fn write(&self, path: &Path) -> Result<u64, Error> {
         let failed = |e: std::io::Error| Error::new(format!("{}: cannot be written ({e})", path.display()));
-        let beside = path.with_extension("partial");
-        let write = || -> std::io::Result<()> {
-            let mut out = GzEncoder::new(BufWriter::new(File::create(&beside)?), Compression::default());
+        let write = |file: &mut File| -> std::io::Result<()> {
+            let mut out = GzEncoder::new(BufWriter::new(file), Compression::default());
             writeln!(out, "{MAGIC} {} {}", self.task.name(), self.len())?;
             for number in 0..self.len() {
                 let example = self.example(number);
@@ -148,10 +147,9 @@ impl Set {
                     }
                 }
             }
-            out.finish()?.into_inner()?.sync_all()?;
-            std::fs::rename(&beside, path)
+            out.finish()?.flush()
         };
-        write().map_err(failed)?;
+        replace_file_with(path, write).map_err(failed)?;
         std::fs::metadata(path).map(|m| m.len()).map_err(failed)
     }
 
@@ -252,6 +250,8 @@ mod tests {
             let path = folder.path().join("train.lra");
             set.write(&path).unwrap();
             assert_eq!(Set::read(&path, task).unwrap(), set);
+            assert!(set.write(folder.path()).is_err(), "a directory is no file");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half written is left");
             let whole = std::fs::read(&path).unwrap();
             std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
             assert!(Set::read(&path, task).unwrap_err().to_string().contains("sparing lra prepare"));

@@ -6,7 +6,7 @@ use crate::attention::Kind;
 use crate::log;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sparing_model::Error;
+use sparing_model::{Error, replace_file};
 use sparing_tasks::lra::{Set, Task};
 use std::fs;
 use std::path::Path;
@@ -197,12 +197,11 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path, what: &str) -> Result<
     serde_json::from_slice(&text).map(Some).map_err(|e| Error::new(format!("{}: not {what} ({e})", path.display())))
 }
 
-/// Writes beside and renames, so that a file is there whole or not at all.
+/// Writes a file, whole or not at all.
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: cannot be written ({e})", path.display()));
     let text = serde_json::to_vec_pretty(value).map_err(|e| failed(&e))?;
-    let beside = path.with_extension("partial");
-    fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).map_err(|e| failed(&e))
+    replace_file(path, &text).map_err(|e| failed(&e))
 }
 
 /// Mean loss of the last tenth of a log's updates.

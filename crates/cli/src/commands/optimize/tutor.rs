@@ -2,6 +2,8 @@
 
 use crate::args::positive;
 use crate::failure::Failure;
+#[cfg(feature = "train")]
+use crate::files;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 #[cfg(feature = "train")]
@@ -127,7 +129,7 @@ impl Tutor<'_> {
         let student = Model::load(&shape)?;
         let quantization = rounding(&student, stored);
         let rounds = format!("{quantization:?}");
-        std::fs::write(&rounded, &rounds).map_err(|e| Failure::new(format!("{}: {e}", rounded.display())))?;
+        files::write(&rounded, rounds.as_bytes())?;
         let same = |found: Model| found.architecture == student.architecture && found.plan == student.plan;
         // Neither a training of something else nor one for other bits is gone on with.
         if earlier.is_some_and(|(found, other)| !found.is_ok_and(same) || other.is_some_and(|other| other != rounds)) {
