@@ -61,7 +61,7 @@ mod tests {
         let mut race = |a: Contestant, b: usize| {
             let ratio = of(a) / ms[b];
             let interval = [ratio * (1.0 - unsure), ratio * (1.0 + unsure)];
-            Ok::<_, std::fmt::Error>(Timed { ratio, interval, ms: ms[b], first_ms: of(a) })
+            Ok::<_, std::fmt::Error>(Timed { ratio, interval, ms: ms[b], first_ms: of(a), undisturbed: ratio })
         };
         contest(first, challengers, &mut race).unwrap()
     }
@@ -89,7 +89,13 @@ mod tests {
 
     #[test]
     fn who_wins_once_has_to_win_again() {
-        let timed = |ratio: f64| Timed { ratio, interval: [0.99 * ratio, 1.01 * ratio], ms: 1.0, first_ms: ratio };
+        let timed = |ratio: f64| Timed {
+            ratio,
+            interval: [0.99 * ratio, 1.01 * ratio],
+            ms: 1.0,
+            first_ms: ratio,
+            undisturbed: ratio,
+        };
         for (ratios, winner, speed) in
             [([2.0, 0.9], Some(0), 0.9), ([2.0, 1.5], Some(1), 1.0), ([1.5, 2.0], Some(1), 1.0)]
         {

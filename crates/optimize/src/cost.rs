@@ -52,7 +52,9 @@ fn price(search: &mut Search<'_>, begin: &Recipe) -> Result<(), Error> {
     ];
     let may: Vec<Running> = on_menu.iter().filter(|(economy, _)| settings.may(*economy)).map(|(_, of)| *of).collect();
     if settings.focus == Focus::Speed {
-        search.prices = Prices::measure(search.shop, begin, search.watch, search.judge.engine(), &may)?;
+        let (shop, watch, judge) = (search.shop, search.watch, search.judge);
+        let key = format!("prices on top of {}", begin.key());
+        search.prices = search.journal.clocked(&key, || Prices::measure(shop, begin, watch, judge.engine(), &may))?;
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ impl Costs {
         for precision in precisions {
             let engine = Engine::compile(model, &Options { precision: Some(*precision), ..options.clone() })?;
             // To halves: what is left after that is the machine, not its mood.
-            let ratio = watch.race(baseline, &engine, 7)?.ratio;
+            let ratio = watch.race(baseline, &engine, 7)?.undisturbed;
             faster.push((*precision, (ratio * 2.0).round() / 2.0));
         }
         Ok(Costs { shares, precisions: faster })
@@ -56,6 +56,11 @@ impl Costs {
     /// How many times faster a precision is than the baseline's.
     pub fn precision(&self, precision: Precision) -> f64 {
         self.precisions.iter().find(|(p, _)| *p == precision).map_or(1.0, |(_, ratio)| *ratio)
+    }
+
+    /// Precisions that were measured and are not faster here.
+    pub fn slow(&self) -> impl Iterator<Item = Precision> {
+        self.precisions.iter().filter(|(_, ratio)| *ratio <= 1.0).map(|(precision, _)| *precision)
     }
 
     /// Share of the time that goes into a site's units.

@@ -1,7 +1,9 @@
 //! What was tried already, on disk: a search that was stopped goes on where it was.
 
 use crate::{Recipe, Verdict};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sparing_model::Error;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -23,10 +25,19 @@ struct Heading {
     search: String,
 }
 
-/// Verdicts by recipe and number of rows.
+/// A line that says what was measured by the clock.
+#[derive(Serialize, Deserialize)]
+struct Clocked {
+    clocked: String,
+    said: Value,
+}
+
+/// Verdicts by recipe and number of rows, and what the clock said: a search that goes on must not ask it again, for it could
+/// answer otherwise and lead elsewhere.
 #[derive(Default)]
 pub struct Journal {
     known: HashMap<(String, usize), Verdict>,
+    clocked: HashMap<String, Value>,
     file: Option<(PathBuf, File)>,
 }
 
@@ -58,6 +69,8 @@ impl Journal {
         for line in lines {
             if let Ok(Line { recipe, rows, verdict }) = serde_json::from_str(line) {
                 journal.known.insert((recipe.key(), rows), verdict);
+            } else if let Ok(Clocked { clocked, said }) = serde_json::from_str(line) {
+                journal.clocked.insert(clocked, said);
             }
         }
         journal.file = Some((path.to_path_buf(), file));
@@ -82,9 +95,28 @@ impl Journal {
     /// Notes a verdict.
     pub fn note(&mut self, recipe: &Recipe, rows: usize, verdict: Verdict) -> Result<(), Error> {
         self.known.insert((recipe.key(), rows), verdict);
+        self.write(&Line { recipe: recipe.clone(), rows, verdict })
+    }
+
+    /// What the clock said of something: then, or now.
+    pub fn clocked<T: Serialize + DeserializeOwned>(
+        &mut self,
+        what: &str,
+        ask: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Some(said) = self.clocked.get(what).and_then(|said| T::deserialize(said).ok()) {
+            return Ok(said);
+        }
+        let said = ask()?;
+        let line = Clocked { clocked: what.into(), said: serde_json::to_value(&said).unwrap_or_default() };
+        self.write(&line)?;
+        self.clocked.insert(line.clocked, line.said);
+        Ok(said)
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<(), Error> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
-        writeln!(file, "{}", json(&Line { recipe: recipe.clone(), rows, verdict }))
-            .map_err(|e| Error::new(format!("{}: cannot be written ({e})", path.display())))
+        writeln!(file, "{}", json(line)).map_err(|e| Error::new(format!("{}: cannot be written ({e})", path.display())))
     }
 }
 
@@ -105,5 +137,17 @@ mod tests {
         journal.note(&Recipe::default(), 1024, all).unwrap();
         assert_eq!(journal.find(&Recipe::default(), 256), Some(few));
         assert_eq!(journal.find(&Recipe::default(), 1024), Some(all));
+    }
+
+    #[test]
+    fn the_clock_is_asked_once() {
+        let path = std::env::temp_dir().join(format!("sparing-journal-{}", std::process::id()));
+        let asked = |journal: &mut Journal, ratio: f64| journal.clocked("a race", || Ok(ratio)).unwrap();
+        let mut first = Journal::open(&path, "a search").unwrap();
+        first.note(&Recipe::default(), 8, crate::judge::EMPTY).unwrap();
+        assert_eq!((asked(&mut first, 1.5), asked(&mut first, 2.5)), (1.5, 1.5));
+        let mut again = Journal::open(&path, "a search").unwrap();
+        assert_eq!((asked(&mut again, 3.5), again.len()), (1.5, 1));
+        std::fs::remove_file(&path).unwrap();
     }
 }

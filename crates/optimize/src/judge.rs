@@ -142,11 +142,14 @@ impl<'a> Judge<'a> {
             sums.iter_mut().zip(terms).for_each(|(sum, x)| *sum += x);
         }
         let [loss, divergence, doubt, squared, agreement, not_worse] = sums.map(|sum| sum / n);
-        let error = ((squared - doubt * doubt).max(0.0) / n).sqrt();
-        // What is put on top, for what is lost.
-        let caution = if doubt > 0.0 { CAUTION * error / doubt } else { 0.0 };
+        // Few rows where nobody changes their mind do not say that nobody ever will.
+        let rows = self.baseline.outcomes.iter().zip(&report.outcomes);
+        let foreseen = foreseen(rows.filter_map(|(a, b)| pushed(a, b))) - doubt * doubt;
+        let error = ((squared - doubt * doubt).max(foreseen).max(0.0) / n).sqrt();
+        let caution = CAUTION * error;
+        let on_top = if doubt > 0.0 { caution / doubt } else { 0.0 };
         let worse = if self.metric.higher_is_better() { base - score } else { score - base };
-        let [lost, doubt] = [worse, doubt].map(|x| x / base.abs().max(1e-9));
+        let [lost, doubt, caution] = [worse, doubt, caution].map(|x| x / base.abs().max(1e-9));
         let believes = self.believes();
         let luck = match self.metric {
             Metric::Accuracy if believes => ((1.0 - agreement).max(0.0) / n).sqrt(),
@@ -154,8 +157,8 @@ impl<'a> Judge<'a> {
         } / base.abs().max(1e-9);
         let doubt = match self.metric {
             _ if !believes => lost + CAUTION * luck,
-            Metric::Matthews => (1.0 + caution) * doubt.max(self.matthews_doubt(report)),
-            _ => (1.0 + caution) * doubt,
+            Metric::Matthews => ((1.0 + on_top) * doubt.max(self.matthews_doubt(report))).max(caution),
+            _ => doubt + caution,
         };
         Ok(Verdict { score, lost, doubt, luck, loss, divergence, agreement, not_worse, counted: Counted::default() })
     }
@@ -290,6 +293,33 @@ fn beside(a: &Outcome, b: &Outcome) -> (f64, f64, f64) {
     }
 }
 
+/// How far the baseline's answer leads the next best, what it costs by the baseline's belief to answer that instead, and how much of
+/// the lead the candidate takes away. `None` for what is no class.
+fn pushed(a: &Outcome, b: &Outcome) -> Option<((f64, f64), f64)> {
+    let (Outcome::Class { predicted, logits: p, .. }, Outcome::Class { logits: q, .. }) = (a, b) else { return None };
+    let best = |logits: &[f32]| {
+        let others = logits.iter().enumerate().filter(|(class, _)| class != predicted);
+        others.max_by(|x, y| x.1.total_cmp(y.1)).map(|(class, x)| (class, *x))
+    };
+    let lead = |logits: &[f32]| Some(f64::from(logits.get(*predicted)? - best(logits)?.1));
+    let belief = softmax(p);
+    let doubt = belief.get(*predicted)? - belief.get(best(p)?.0)?;
+    Some(((lead(p)?, doubt), lead(p)? - lead(q)?))
+}
+
+/// Mean square of a row's doubt, if any row's answer could be pushed as far as any other's was: where all answers stay, some may
+/// still have been pushed further than it takes to change others.
+fn foreseen(rows: impl Iterator<Item = ((f64, f64), f64)>) -> f64 {
+    let (mut leads, pushed): (Vec<(f64, f64)>, Vec<f64>) = rows.unzip();
+    leads.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut sums = vec![0.0];
+    for (_, doubt) in &leads {
+        sums.push(sums[sums.len() - 1] + doubt * doubt);
+    }
+    let overtaken = |push: &f64| sums[leads.partition_point(|(lead, _)| lead < push)];
+    pushed.iter().map(overtaken).sum::<f64>() / (leads.len().max(1) as f64).powi(2)
+}
+
 fn softmax(logits: &[f32]) -> Vec<f64> {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let exps: Vec<f64> = logits.iter().map(|x| f64::from(x - largest).exp()).collect();
@@ -328,6 +358,29 @@ mod tests {
         let rows = |last: bool| (0..20).map(move |i| if i == 19 { (0.9, last) } else { (0.02, false) });
         let rows = |last| rows(last).chain([(0.95, true)]);
         assert!(correlation(rows(true)) - correlation(rows(false)) > 3.0 * (0.8 / 21.0));
+    }
+
+    #[test]
+    fn a_lead_is_taken_away_by_what_comes_closer() {
+        let class = |logits: [f32; 3]| Outcome::Class { gold: 0, predicted: 1, logits: logits.to_vec() };
+        let ((lead, doubt), push) = pushed(&class([0.0, 3.0, 1.0]), &class([2.5, 3.0, 1.0])).unwrap();
+        // Two ahead of the third class, then half ahead of the first.
+        let belief = softmax(&[0.0, 3.0, 1.0]);
+        assert_eq!((lead, push), (2.0, 1.5));
+        assert!((doubt - (belief[1] - belief[2])).abs() < 1e-12);
+        // Further ahead than before: pushed the other way.
+        assert!(pushed(&class([0.0, 3.0, 1.0]), &class([0.0, 9.0, 1.0])).unwrap().1 < 0.0);
+        assert_eq!(pushed(&class([0.0; 3]), &Outcome::Score { gold: 0.0, predicted: 0.0 }), None);
+    }
+
+    #[test]
+    fn answers_that_stay_are_pushed_all_the_same() {
+        let leads = [(0.5, 0.2), (1.0, 0.4), (2.0, 0.7), (4.0, 0.9)];
+        let rows = |pushes: [f64; 4]| foreseen(leads.into_iter().zip(pushes));
+        assert_eq!(rows([0.4, -1.0, 0.3, 0.0]), 0.0);
+        // The sure one is pushed by three and stays; so far the other three would have gone.
+        assert!((rows([0.4, -1.0, 0.3, 3.0]) - (0.04 + 0.16 + 0.49) / 16.0).abs() < 1e-12);
+        assert_eq!(foreseen(std::iter::empty()), 0.0);
     }
 
     #[test]

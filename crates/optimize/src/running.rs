@@ -102,7 +102,7 @@ impl Counted {
 }
 
 /// What they are worth in the clock, as shares of the time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
     /// What it costs to measure in one layer which tokens may leave.
     measuring: f64,
@@ -139,7 +139,7 @@ impl Prices {
         let race = |attention: AttentionPlan| -> Result<(f64, Engine), Error> {
             let model = shop.shape(&Recipe { attention: Some(attention), ..begin.clone() })?;
             let engine = Engine::compile(&model, options)?;
-            let ratio = watch.race(&plain, &engine, ROUNDS)?.ratio;
+            let ratio = watch.race(&plain, &engine, ROUNDS)?.undisturbed;
             Ok((1.0 - 1.0 / ratio, engine))
         };
         let able = |attention: &AttentionPlan| attention.check_for(architecture).is_ok();

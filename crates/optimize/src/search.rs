@@ -281,9 +281,12 @@ impl Search<'_> {
     }
 
     /// The first recipe's time over the second's, by the clock.
-    fn race(&self, first: &Recipe, second: &Recipe) -> Result<f64, Error> {
-        let engine = |recipe: &Recipe| Engine::compile(&self.shop.shape(recipe)?, self.judge.engine());
-        Ok(self.watch.race(&engine(first)?, &engine(second)?, ROUNDS)?.ratio)
+    fn race(&mut self, first: &Recipe, second: &Recipe) -> Result<f64, Error> {
+        let (shop, watch, judge) = (self.shop, self.watch, self.judge);
+        let engine = |recipe: &Recipe| Engine::compile(&shop.shape(recipe)?, judge.engine());
+        self.journal.clocked(&format!("{} against {}", first.key(), second.key()), || {
+            Ok(watch.race(&engine(first)?, &engine(second)?, ROUNDS)?.undisturbed)
+        })
     }
 
     /// Number of trials that are left; seeing what each part is worth is none.

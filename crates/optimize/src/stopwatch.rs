@@ -16,6 +16,9 @@ pub struct Timed {
     pub ms: f64,
     /// The first's.
     pub first_ms: f64,
+    /// The first engine's time over the second's where each request counts by its quickest run: what the machine can do,
+    /// whatever else it was at. A busy one slows every run of the median, but seldom all runs of a request.
+    pub undisturbed: f64,
 }
 
 /// Requests to time engines with.
@@ -54,16 +57,19 @@ impl Stopwatch {
         self.round(first)?;
         self.round(second)?;
         let (mut ratios, mut firsts, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
+        let mut quickest = vec![[f64::INFINITY; 2]; self.requests.len()];
         for round in 0..rounds.max(1) {
             let (mut a, mut b) = (0.0, 0.0);
             for (number, request) in self.requests.iter().enumerate() {
-                if (round + number) % 2 == 0 {
-                    a += seconds_of(first, request)?;
-                    b += seconds_of(second, request)?;
+                let took = if (round + number) % 2 == 0 {
+                    let first = seconds_of(first, request)?;
+                    [first, seconds_of(second, request)?]
                 } else {
-                    b += seconds_of(second, request)?;
-                    a += seconds_of(first, request)?;
-                }
+                    let second = seconds_of(second, request)?;
+                    [seconds_of(first, request)?, second]
+                };
+                quickest[number].iter_mut().zip(took).for_each(|(least, took)| *least = least.min(took));
+                (a, b) = (a + took[0], b + took[1]);
             }
             ratios.push(a / b);
             firsts.push(a);
@@ -71,7 +77,15 @@ impl Stopwatch {
         }
         let each = 1e3 / self.requests.len().max(1) as f64;
         let interval = median_interval(ratios.clone());
-        Ok(Timed { ratio: median(ratios), interval, ms: median(seconds) * each, first_ms: median(firsts) * each })
+        let [a, b] = [0, 1].map(|which| quickest.iter().map(|pair| pair[which]).sum::<f64>());
+        let undisturbed = a / b;
+        Ok(Timed {
+            ratio: median(ratios),
+            interval,
+            ms: median(seconds) * each,
+            first_ms: median(firsts) * each,
+            undisturbed,
+        })
     }
 
     /// Milliseconds of one request by part of the network, layers together or apart.

@@ -30,15 +30,32 @@ fn judge<'a>(model: &Model, rows: &'a Dataset, elsewhere: Option<&'a Elsewhere<'
     Judge::new(model, rows, options, engine, elsewhere, &mut || false).unwrap()
 }
 
-/// An engine with its answers the other way round.
-struct Contrary(Engine);
+/// An engine with its answers times a number.
+struct Times(Engine, f32);
 
-impl Executor for Contrary {
+impl Executor for Times {
     fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
         let mut outputs = self.0.run(batch)?;
-        outputs.sequences.iter_mut().flatten().for_each(|x| *x = -*x);
+        outputs.sequences.iter_mut().flatten().for_each(|x| *x *= self.1);
         Ok(outputs)
     }
+}
+
+#[test]
+fn answers_that_stay_but_are_less_sure_are_doubted() {
+    let (model, rows) = (model(), rows());
+    let asked = Cell::new(0);
+    let less_sure = |candidate: &Model| {
+        asked.set(asked.get() + 1);
+        let engine = Engine::compile(candidate, &EngineOptions::default())?;
+        let times = if asked.get() > 1 { 0.5 } else { 1.0 };
+        Ok(Some(Box::new(Times(engine, times)) as Box<dyn Executor>))
+    };
+    let judge = judge(&model, &rows, Some(&less_sure));
+    assert_eq!(judge.own().doubt, 0.0, "the baseline does not doubt itself");
+    let verdict = judge.verdict(&model, &mut || false).unwrap();
+    assert_eq!((verdict.agreement, verdict.lost), (1.0, 0.0));
+    assert!(verdict.doubt > 0.0, "{verdict:?}");
 }
 
 #[test]
@@ -50,7 +67,7 @@ fn candidates_answer_elsewhere_where_they_can() {
         asked.set(asked.get() + 1);
         let can = asked.get() > 1 && candidate.plan.precision == Some(Precision::F32);
         let engine = || Engine::compile(candidate, &EngineOptions::default());
-        Ok(can.then(engine).transpose()?.map(|engine| Box::new(Contrary(engine)) as Box<dyn Executor>))
+        Ok(can.then(engine).transpose()?.map(|engine| Box::new(Times(engine, -1.0)) as Box<dyn Executor>))
     };
     let judge = judge(&model, &rows, Some(&contrary));
     let verdict = judge.verdict(&model, &mut || false).unwrap();

@@ -23,7 +23,7 @@ pub enum Verdict {
     Within,
     /// The loss is beyond the budget.
     Beyond,
-    /// Nobody can say: a score is missing.
+    /// Nobody can say: a score is missing, or a single row's answer is worth more than the budget.
     Unknown,
     /// Nothing was better than the model as it came.
     Unchanged,
@@ -60,6 +60,13 @@ impl Report {
                 (format!("No candidate met your budget of {budget}; this is the best one: {outcome}."), Verdict::Beyond)
             }
             None => (format!("{}.", first_upper(&outcome)), Verdict::Unknown),
+            Some(true) if unseen && self.is_blind() => {
+                let rows = count(self.task.report_rows);
+                (
+                    format!("{}: {rows} unseen rows are too few to tell a loss of {budget}.", first_upper(&outcome)),
+                    Verdict::Unknown,
+                )
+            }
             Some(true) => (format!("{}: within your budget of {budget}.", first_upper(&outcome)), Verdict::Within),
             Some(false) if unseen => (
                 format!(
@@ -71,6 +78,12 @@ impl Report {
             Some(false) => (format!("{}: beyond your budget of {budget}.", first_upper(&outcome)), Verdict::Beyond),
         };
         Headline { sentence, verdict, doubt: self.doubt(chosen) }
+    }
+
+    /// Whether one answer of all unseen rows is worth more than the budget: then no loss within it could be seen.
+    fn is_blind(&self) -> bool {
+        let (rows, share) = (self.task.report_rows as f64, self.baseline.score.unwrap_or(f64::NAN).abs());
+        self.task.metric.is_share && rows > 0.0 && 1.0 > self.budget * share * rows
     }
 
     /// Fills in [`Report::verdict`] and [`Report::lost`].
@@ -204,6 +217,12 @@ mod tests {
         let mut report = report();
         let within = "1.90× faster, 2.10× smaller, 0.20 points lower on unseen data: within your budget of 0.5%.";
         assert_eq!(said(&report), (within.into(), Verdict::Within));
+
+        report.task.report_rows = 60;
+        report.candidates[0].score = Some(0.912);
+        let blind = "1.90× faster, 2.10× smaller, the same accuracy on unseen data: 60 unseen rows are too few to tell a loss of 0.5%.";
+        assert_eq!(said(&report), (blind.into(), Verdict::Unknown));
+        (report.task.report_rows, report.candidates[0].score) = (872, Some(0.910));
 
         report.focus = Focus::Size;
         assert!(said(&report).0.starts_with("2.10× smaller, 1.90× faster,"));

@@ -113,6 +113,9 @@ pub struct Verification {
     /// Where that lies, as far as the rounds of the race tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_interval: Option<Interval>,
+    /// Where the search's own process found it with the copy that it saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search_time: Option<Interval>,
     /// Bytes of the saved weights.
     pub bytes: u64,
 }
@@ -123,8 +126,16 @@ impl Verification {
     pub fn confirms(&self, promised: &Candidate) -> bool {
         let near = |a: f64, b: f64, within: f64| (a - b).abs() <= within * b.abs();
         promised.score.is_none_or(|score| near(self.score, score, 1e-3))
-            && near(self.time_ratio, promised.time_ratio, 0.1)
             && near(self.bytes as f64, promised.bytes as f64, 1e-3)
+            && self.confirms_time(promised)
+    }
+
+    /// Whether two processes found the same speed, as far as rounds and the tenth between processes tell.
+    pub fn confirms_time(&self, promised: &Candidate) -> bool {
+        let point = |at: f64| Interval { low: at, high: at };
+        let found = self.time_interval.unwrap_or(point(self.time_ratio));
+        let own = self.search_time.unwrap_or(point(promised.time_ratio));
+        found.low <= 1.1 * own.high && found.high >= 0.9 * own.low
     }
 }
 

@@ -191,8 +191,16 @@ fn odd() -> Vec<Report> {
         report.budget = number;
         report.seconds = Some(number);
         report.gains = vec![Gain { technique: "t".into(), time: number, time_interval: interval, bytes: number }];
-        (report.lost, report.verification) =
-            (Some(number), Some(Verification { score: number, time_ratio: number, time_interval: interval, bytes: 0 }));
+        (report.lost, report.verification) = (
+            Some(number),
+            Some(Verification {
+                score: number,
+                time_ratio: number,
+                time_interval: interval,
+                search_time: interval,
+                bytes: 0,
+            }),
+        );
         report.parts_before = vec![PartTime { part: "p".into(), ms: number }];
         report.parts_after.clone_from(&report.parts_before);
         report

@@ -159,12 +159,15 @@ fn verified(report: &Report, after: &Candidate, found: &Verification) -> Element
         ratio(found.time_ratio),
         bytes(found.bytes)
     );
+    let own = found.search_time.as_ref().map_or_else(String::new, |own| {
+        format!(" The search's own process raced the copy that it saved: {}.", speeds(own))
+    });
     let (class, verdict) = if found.confirms(after) {
         ("verified", "Verified.")
     } else {
         ("verified doubt", "Not the same when measured again.")
     };
-    Element::new("p").set("class", class).with(Element::new("b").text(verdict)).text(&measured)
+    Element::new("p").set("class", class).with(Element::new("b").text(verdict)).text(&(measured + &own))
 }
 
 /// What the user should be told.

@@ -4,6 +4,7 @@ use super::data::Data;
 use super::saved::{self, Measured};
 use super::searching::{Ended, Found, Work};
 use super::{OptimizeArgs, clock, name};
+use crate::args::precision_name;
 use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
@@ -70,6 +71,8 @@ pub fn finish(
     }
     bar.inc(1);
 
+    bar.set_message("the speed of what was saved");
+    let own = work.watch.race(&work.baseline, &engine, clock::ROUNDS)?;
     bar.set_message("a fresh process measures what was saved");
     let measured = saved::by_fresh_process()?;
     bar.inc(1);
@@ -111,6 +114,7 @@ pub fn finish(
             score: measured.score,
             time_ratio: measured.time_ratio,
             time_interval: Some(measured.interval()),
+            search_time: Some(Interval { low: own.interval[0], high: own.interval[1] }),
             bytes: measured.bytes,
         }),
         chosen: found.best,
@@ -215,6 +219,13 @@ fn notes(
     let mut notes: Vec<String> =
         measured.doubt().into_iter().chain(given_up).chain(found.notes.iter().cloned()).collect();
     notes.extend(found.ended.note());
+    let slow: Vec<&str> = work.costs.slow().map(precision_name).collect();
+    if !slow.is_empty() {
+        notes.push(format!(
+            "left out: {}, for by the clock it is not faster here than the model as it came",
+            slow.join(" and ")
+        ));
+    }
     if found.best.is_none() {
         notes.push(format!("{}: the model is saved as it came", none(found, settings)));
     }
