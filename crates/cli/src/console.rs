@@ -84,6 +84,11 @@ impl Paint {
 /// Both are set, so that dark and light terminals show the same.
 const SHADES: [(u8, u8); 6] = [(255, 16), (153, 16), (75, 16), (32, 16), (25, 231), (18, 231)];
 
+/// Says on standard error that not all went well, where what came of it is of use all the same.
+pub fn warning(text: &str) {
+    let _ = writeln!(io::stderr(), "{} {text}", Paint::stderr().bad("warning:"));
+}
+
 /// Says something on standard error that is not part of the result.
 pub fn note(text: &str) {
     // Nobody to tell if standard error is closed.

@@ -216,8 +216,11 @@ fn a_search_that_was_stopped_is_saved_and_goes_on() {
     assert!(Command::new("kill").args(["-INT", &search.child.id().to_string()]).status().unwrap().success());
     assert!(search.child.wait().unwrap().success());
     assert!(search.out.join("report.html").is_file() && search.journal.exists(), "what was tried is kept");
+    let ended = || json(&search.out.join("report.json"))["ended"].clone();
+    assert_eq!(ended(), "stopped");
     search.resume();
     assert!(!search.journal.exists());
+    assert_eq!(ended(), "whole");
     // It is finished now.
     let again: Vec<&str> = search.args.iter().map(String::as_str).chain(["--resume"]).collect();
     assert!(sparing(&again).error(1).contains("no search to go on with"));

@@ -39,7 +39,15 @@ fn a_training_that_failed_goes_on_once_it_can() {
     let args = ["optimize", &model, "--data", &data, "--out", &out, "--group", "4", "--json", "--resume"];
     let how = ["--recover", "--train", &rows, "--rounds", "1", "--epochs", "1", "--economies", "heads,width"];
     let run = || sparing(&[&args[..], &how, &["--max-loss", "20%"]].concat());
-    let report = run().json();
+    let ran = run();
+    // A script sees it in the report, a person at the end of what is told.
+    let last = ran.err.lines().last().unwrap_or_default();
+    assert!(last.starts_with("warning: ") && last.contains("round-1-before"), "{}", ran.err);
+    let report = ran.json();
+    assert_eq!(report["ended"], "failed");
+    assert!(report["failure"].as_str().unwrap().contains("round-1-before"), "{}", report["failure"]);
+    let card = std::fs::read_to_string(there("m/README.md")).unwrap();
+    assert!(card.contains("Fine-tuning failed, so the search ended early."), "{card}");
     let notes = report["notes"].to_string();
     assert!(notes.contains("fine-tuning failed") && notes.contains("round-1-before") && notes.contains("--resume"));
     assert!(!notes.contains("stopped"), "{notes}");
@@ -48,7 +56,9 @@ fn a_training_that_failed_goes_on_once_it_can() {
     std::fs::remove_file(there(".m.rounds/round-1-before")).unwrap();
     let ran = run();
     assert!(ran.err.contains("were tried before"), "{}", ran.err);
+    assert!(!ran.err.contains("warning: "), "{}", ran.err);
     let report = ran.json();
+    assert!(report["ended"] == "whole" && report["failure"].is_null());
     assert!(!report["notes"].to_string().contains("failed"), "{}", report["notes"]);
     assert!(report["candidates"].to_string().contains("fine-tuned"));
     assert!(!is_there(".m.search.jsonl") && !is_there(".m.rounds"));

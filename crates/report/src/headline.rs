@@ -1,7 +1,7 @@
 //! The outcome in one sentence.
 
 use crate::format::{count, is_zero, percent, ratio, short_percent, speeds};
-use crate::{Candidate, Focus, Metric, Report};
+use crate::{Candidate, Ended, Focus, Metric, Report};
 use serde::{Deserialize, Serialize};
 
 /// The outcome in one sentence, and what to think of it.
@@ -40,8 +40,18 @@ pub(crate) struct Loss {
 }
 
 impl Report {
-    /// The outcome in one sentence.
+    /// The outcome in one sentence, and another one if the search did not come to its end.
     pub fn headline(&self) -> Headline {
+        let mut headline = self.best_so_far();
+        headline.sentence += match self.ended {
+            Ended::Whole => "",
+            Ended::Stopped => " The search was stopped before its end.",
+            Ended::Failed => " Fine-tuning failed, so the search ended early.",
+        };
+        headline
+    }
+
+    fn best_so_far(&self) -> Headline {
         let Some(chosen) = self.chosen() else {
             let sentence = match self.candidates.len() {
                 0 => "Nothing was tried: the model is as it came.".to_owned(),
@@ -266,6 +276,24 @@ mod tests {
         assert!(said(&report).0.starts_with("1.90× faster (1.80 to 2.00), 2.10× smaller"));
         report.candidates[0].time_interval = Some(Interval { low: f64::NAN, high: 2.0 });
         assert!(!said(&report).0.contains("NaN"));
+    }
+
+    #[test]
+    fn a_search_that_ended_early_says_so() {
+        let mut report = report();
+        let whole = said(&report);
+        for (ended, told) in [(Ended::Stopped, "was stopped before its end."), (Ended::Failed, "Fine-tuning failed")] {
+            report.ended = ended;
+            let (sentence, verdict) = said(&report);
+            assert!(sentence.starts_with(&whole.0) && sentence.contains(told), "{sentence}");
+            assert_eq!(verdict, whole.1, "what was found is as good as it is");
+            report.chosen = None;
+            assert!(said(&report).0.contains(told));
+            report.chosen = Some(0);
+        }
+        let json = report.json();
+        assert!(json.contains(r#""ended": "failed""#), "{json}");
+        assert_eq!(Report::parse("{}").unwrap().ended, Ended::Whole, "as reports of earlier versions have it");
     }
 
     #[test]

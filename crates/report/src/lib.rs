@@ -23,5 +23,5 @@ pub use card::BaseCard;
 pub use elements::{ElementMap, LayerMap, State, Width};
 pub use headline::{Headline, Verdict};
 pub use request::{Focus, Metric, Model, Task};
-pub use result::{Gain, PartTime, Report, Verification};
+pub use result::{Ended, Gain, PartTime, Report, Verification};
 pub use setting::{Machine, Versions};

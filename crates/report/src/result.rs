@@ -66,10 +66,28 @@ pub struct Report {
     pub parts_before: Vec<PartTime>,
     /// The chosen candidate's time by part.
     pub parts_after: Vec<PartTime>,
+    /// How the search came to its end.
+    pub ended: Ended,
+    /// What failed, where [`Report::ended`] says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// What the user should be told: "300 rows are too few to tell 0.5% from luck".
     pub notes: Vec<String>,
     /// The saved directory, measured again by a process that knows nothing else.
     pub verification: Option<Verification>,
+}
+
+/// How a search came to its end. Whatever it was, what is saved has been measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// There was nothing left to try.
+    #[default]
+    Whole,
+    /// It was asked to stop.
+    Stopped,
+    /// A training failed.
+    Failed,
 }
 
 /// What one technique saves.

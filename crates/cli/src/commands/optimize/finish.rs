@@ -83,6 +83,7 @@ pub fn finish(
         chosen.memory_bytes = Some(measured.memory);
     }
     mark_frontier(&mut candidates, &found, work);
+    let (ended, failure) = found.ended.told();
     let mut report = Report {
         version: Report::VERSION,
         command: command(),
@@ -109,6 +110,8 @@ pub fn finish(
         gains: clock::gains(args, work, &recipe, &measured)?,
         parts_before: clock::parts(work, &work.baseline, measured.baseline_ms)?,
         parts_after: clock::parts(work, &engine, measured.baseline_ms / measured.time_ratio)?,
+        ended,
+        failure,
         notes: notes(data, settings, work, &found, &recipe, &before, &measured),
         verification: Some(Verification {
             score: measured.score,

@@ -43,7 +43,11 @@ Examples:
   sparing optimize MODEL --task sst2 --data glue --out paper --strategy paper   the published method
   sparing optimize MODEL --task mrpc --data glue --out tuned --recover --device cuda   train in between, and go further
 
-After Ctrl-C the best model so far is written; after that or a kill, the same command with --resume goes on.")]
+After Ctrl-C the best model so far is written; after that or a kill, the same command with --resume goes on.
+
+Exit codes: 0 a model was saved and measured, even if the search was stopped or a training failed (report.json and
+--json: `ended` is whole, stopped or failed; `verdict` is within if it keeps the budget), 1 error, 2 wrong usage, 130
+interrupted before anything was found.")]
 pub struct OptimizeArgs {
     #[command(flatten)]
     model: ModelArgs,

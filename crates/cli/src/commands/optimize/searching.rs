@@ -96,6 +96,15 @@ impl Ended {
             )),
         }
     }
+
+    /// The same for scripts, and what failed.
+    pub fn told(&self) -> (sparing_report::Ended, Option<String>) {
+        match self {
+            Ended::Whole => (sparing_report::Ended::Whole, None),
+            Ended::Stopped => (sparing_report::Ended::Stopped, None),
+            Ended::Failed(why) => (sparing_report::Ended::Failed, Some(why.clone())),
+        }
+    }
 }
 
 impl Found {

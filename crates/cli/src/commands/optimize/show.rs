@@ -11,7 +11,9 @@ pub fn show(args: &OptimizeArgs, report: &Report) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.json {
         out.text(&report.json())?;
-        return out.flush();
+        out.flush()?;
+        warn(report);
+        return Ok(());
     }
     let headline = report.headline();
     out.line(&out.paint.strong(&headline.sentence))?;
@@ -40,7 +42,15 @@ pub fn show(args: &OptimizeArgs, report: &Report) -> Result<(), Failure> {
     for note in &report.notes {
         console::note(note);
     }
+    warn(report);
     Ok(())
+}
+
+/// The last word of a search that did not do all that was asked: what it found is good, so it ends well all the same.
+fn warn(report: &Report) {
+    if let Some(why) = &report.failure {
+        console::warning(&format!("not all was done, for fine-tuning failed ({why}); --resume goes on"));
+    }
 }
 
 fn row(name: &str, candidate: &Candidate) -> Vec<String> {
