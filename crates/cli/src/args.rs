@@ -251,3 +251,11 @@ pub fn positive(text: &str) -> Result<usize, String> {
         _ => Err("a whole number from 1 on is expected".to_string()),
     }
 }
+
+/// A place to compute. Whether this program was built for it is found out when it is asked for.
+pub fn device_name(text: &str) -> Result<String, String> {
+    match text {
+        "cpu" | "cuda" | "wgpu" => Ok(text.to_string()),
+        _ => Err("there are cpu, cuda and wgpu".to_string()),
+    }
+}

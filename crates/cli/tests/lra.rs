@@ -45,7 +45,7 @@ mod with_training {
         assert!(other(&["--test-examples", "2"]).contains("the test examples differ"));
         let elsewhere = at("elsewhere");
         let absurd = [&how[..8], &[&elsewhere, "--lr=-1"], &less].concat();
-        assert!(sparing(&absurd).error(1).contains("--lr"));
+        assert!(sparing(&absurd).error(2).contains("--lr"));
         let (table, picture) = (at("table.md"), at("picture.svg"));
         sparing(&["lra", "table", &runs, "--out", &table, "--picture", &picture, "--speed-of", "listops"]).ok();
         let table = std::fs::read_to_string(table).unwrap();
@@ -141,11 +141,24 @@ mod with_training {
             |more: &[&str]| sparing(&[&["lra", "train", "listops", "--data", &out, "--out", &out][..], more].concat());
         assert!(train(&[]).error(1).contains("sparing lra prepare"));
         assert!(train(&["--attention", "fuller"]).error(2).contains("sinkhorn"));
-        assert!(train(&["--config", "huge"]).error(1).contains("small and benchmark"));
-        assert!(sparing(&["lra", "prepare", "text", "--out", &out]).error(1).contains("--data"));
-        assert!(
-            sparing(&["lra", "prepare", "pathfinder", "--length", "64", "--out", &out]).error(1).contains("--length")
-        );
+        assert!(train(&["--config", "huge"]).error(2).contains("small and benchmark"));
+        let gone = folder.path().join("none.json").display().to_string();
+        assert!(train(&["--config", &gone]).error(1).contains("none.json"));
+        assert!(train(&["--lr=-1"]).error(2).contains("--lr"), "told before the data are read");
+        let tpu = train(&["--device", "tpu"]);
+        assert!(tpu.code == 2 && tpu.err.contains("cpu, cuda and wgpu"), "{}", tpu.err);
+        for (prepare, named) in [
+            (&["text"][..], "--data"),
+            (&["pathfinder", "--length", "64"], "--length"),
+            (&["text", "--min-length", "4"], "--min-length"),
+            (&["listops", "--min-length", "40", "--length", "30"], "--min-length 40"),
+            // What makes sense is not made if the rest does not.
+            (&["listops", "image", "--examples", "2", "--length", "600"], "image"),
+        ] {
+            let told = sparing(&[&["lra", "prepare", "--out", &out][..], prepare].concat()).error(2);
+            assert!(told.contains(named), "{prepare:?}: {told}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(sparing(&["lra", "table", &out]).error(1).contains("no record"));
         assert!(sparing(&["lra", "speed", "--out", &out, "--each=-1"]).error(2).contains("--each"));
         let file = folder.path().join("mine.json");

@@ -18,7 +18,7 @@ fn nor_does_optimize_train_without_it() {
 
 #[cfg(feature = "train")]
 mod with_training {
-    use super::common::{command, finish, fixture, labelled, sparing};
+    use super::common::{command, file, finish, fixture, labelled, sparing};
     use std::process::{Command, Stdio};
 
     fn table(folder: &std::path::Path) -> String {
@@ -182,7 +182,19 @@ mod with_training {
             |more: &[&str]| sparing(&[&["train", "finetune", &model, "--data", "x.csv", "--out", "y"], more].concat());
         assert!(train(&["--lr", "5e5"]).error(2).contains("--lr"));
         assert!(train(&["--seed", "1,1"]).error(2).contains("different seeds"));
-        assert!(train(&["--device", "tpu"]).error(1).contains("cpu, cuda and wgpu"));
+        let tpu = train(&["--device", "tpu"]);
+        assert!(tpu.code == 2 && tpu.err.contains("cpu, cuda and wgpu"), "{}", tpu.err);
+        for wrong in ["--epsilon=-1", "--clip=nan", "--checkpoint-minutes=nan"] {
+            assert!(train(&[wrong]).error(2).contains(wrong.split('=').next().unwrap()));
+        }
+        for weights in ["--weights=1,-1", "--weights=nan,1", "--weights=1"] {
+            let told = sparing(&["train", "average", &model, &model, weights, "--out", "y"]).error(2);
+            assert!(told.contains("--weights"), "{told}");
+        }
+        let (_texts, texts) = file("texts.txt", "one\n\ntwo\n");
+        let generates = fixture("gpt2-causal-text");
+        let told = sparing(&["train", "pretrain", &generates, "--corpus", &texts, "--pairs", "next", "--out", "y"]);
+        assert!(told.error(2).contains("--pairs"));
         assert!(train(&[]).error(1).contains("x.csv"));
         assert!(train(&["--positions", "99"]).error(2).contains("--window"));
         for window in ["0", "7"] {

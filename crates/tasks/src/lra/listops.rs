@@ -97,9 +97,6 @@ fn apply(operator: u8, mut arguments: Vec<u8>) -> Option<u8> {
 }
 
 pub(crate) fn make(part: Part, wanted: &Wanted, told: &mut dyn FnMut(usize) -> bool) -> Result<Set, Error> {
-    if wanted.shortest + 2 > wanted.length || wanted.length < 4 {
-        return Err(Error::new("ListOps: the longest expression must be longer than the shortest by two tokens"));
-    }
     let rules = Rules { depth: 10, arguments: 10, shortest: wanted.shortest, longest: wanted.length };
     let mut random = Random::new(wanted.seed);
     let mut seen = HashSet::new();

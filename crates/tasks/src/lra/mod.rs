@@ -130,6 +130,27 @@ impl Wanted {
         Wanted { examples: task.examples(), length: task.length(), shortest: 500, seed: 0 }
     }
 
+    /// Refuses what cannot be made of a task, whatever its data are.
+    pub fn check(&self, task: Task, data: Option<&Path>) -> Result<(), Error> {
+        let name = task.name();
+        if task.side().is_some() && self.length != task.length() {
+            let pixels = task.length();
+            return Err(Error::new(format!("{name}: its pictures have {pixels} pixels; leave --length out")));
+        }
+        if task == Task::Listops && (self.shortest + 2 > self.length || self.length < 4) {
+            return Err(Error::new(format!(
+                "{name}: --length {} must be more than --min-length {} by two, and 4 at least",
+                self.length, self.shortest
+            )));
+        }
+        match (task, data) {
+            (Task::Text | Task::WikipediaRetrieval | Task::Image, None) => {
+                Err(Error::new(format!("{name} reads public data; give --data DIR")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Examples of a part that is drawn.
     pub(crate) fn count(&self, part: Part) -> usize {
         if part == Part::Train { self.examples } else { (self.examples / 10).clamp(1, 2000) }
@@ -145,16 +166,13 @@ pub fn make(
     data: Option<&Path>,
     told: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Set, Error> {
-    if task.side().is_some() && wanted.length != task.length() {
-        let (name, pixels) = (task.name(), task.length());
-        return Err(Error::new(format!("{name}: its pictures have {pixels} pixels; leave --length out")));
-    }
-    let data = || data.ok_or_else(|| Error::new(format!("{} reads public data; give --data DIR", task.name())));
+    wanted.check(task, data)?;
+    let data = data.unwrap_or(Path::new(""));
     match task {
         Task::Listops => listops::make(part, wanted, told),
-        Task::Text => text::make(part, wanted, data()?, told),
-        Task::WikipediaRetrieval => retrieval::make(part, wanted, data()?, told),
-        Task::Image => image::make(part, wanted, data()?),
+        Task::Text => text::make(part, wanted, data, told),
+        Task::WikipediaRetrieval => retrieval::make(part, wanted, data, told),
+        Task::Image => image::make(part, wanted, data),
         Task::Pathfinder | Task::PathX => pathfinder::make(task, part, wanted, told),
     }
 }

@@ -172,7 +172,7 @@ impl Training {
     }
 
     /// Refuses a rate that goes up the loss, or nowhere.
-    fn check_rate(&self) -> Result<(), Error> {
+    pub fn check_rate(&self) -> Result<(), Error> {
         let Schedule { rate, warmup, .. } = self.schedule;
         if !(rate > 0.0 && rate <= MOST_RATE) {
             return Err(Error::new(format!("rate {rate}: a number above 0 and up to {MOST_RATE} is expected (--lr)")));

@@ -57,7 +57,7 @@ pub struct BenchArgs {
     repeats: usize,
 
     /// Where to compute: cpu, cuda or wgpu
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = crate::args::device_name)]
     device: String,
 
     /// Format of the result

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use clap::Args;
 use sparing_tasks::lra::Task;
 use sparing_train::attention::Kind;
-use sparing_train::lra::{Training, recipes};
+use sparing_train::lra::{CONFIGURATIONS, Training, recipes};
 use std::path::Path;
 
 /// Long Range Arena: trains, times and compares attention mechanisms on long sequences
@@ -69,6 +69,12 @@ fn configuration(config: &str, task: Task) -> Result<(String, Training), Failure
         }
         false => None,
     };
+    if text.is_none() && !CONFIGURATIONS.contains(&config) {
+        return Err(Failure::Usage(format!(
+            "--config {config}: there are {}, and your own file NAME.json",
+            CONFIGURATIONS.join(" and ")
+        )));
+    }
     let recipes = recipes(config, text.as_deref())?;
     Ok((stem(config), Training::of(&recipes, task)?.clone()))
 }

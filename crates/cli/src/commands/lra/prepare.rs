@@ -69,7 +69,7 @@ struct Made {
 pub fn prepare(args: &PrepareArgs) -> Result<(), Failure> {
     if let (Some(_), Some(other)) = (args.min_length, args.tasks.iter().find(|task| **task != Task::Listops)) {
         let name = other.name();
-        return Err(Failure::new(format!("--min-length is for listops, not for {name}; prepare {name} without it")));
+        return Err(Failure::Usage(format!("--min-length is for listops, not for {name}; prepare {name} without it")));
     }
     let mut out = Out::new();
     let mut table = Table::new(&[
@@ -79,11 +79,20 @@ pub fn prepare(args: &PrepareArgs) -> Result<(), Failure> {
         ("mean length", Align::Right),
         ("file", Align::Right),
     ]);
-    for task in &args.tasks {
-        let mut wanted = Wanted { seed: args.seed, ..Wanted::of(*task) };
-        wanted.shortest = args.min_length.unwrap_or(wanted.shortest);
-        wanted.examples = args.examples.unwrap_or(wanted.examples);
-        wanted.length = args.length.unwrap_or(wanted.length);
+    let wanted = |task: Task| {
+        let usual = Wanted::of(task);
+        let wanted = Wanted {
+            seed: args.seed,
+            shortest: args.min_length.unwrap_or(usual.shortest),
+            examples: args.examples.unwrap_or(usual.examples),
+            length: args.length.unwrap_or(usual.length),
+        };
+        let checked = wanted.check(task, args.data.as_deref());
+        checked.map(|()| (task, wanted)).map_err(|e| Failure::Usage(e.to_string()))
+    };
+    // Nothing is made of a task before all of them are known to make sense.
+    let wanted = args.tasks.iter().map(|task| wanted(*task)).collect::<Result<Vec<_>, _>>()?;
+    for (task, wanted) in &wanted {
         let folder = args.out.join(task.name());
         std::fs::create_dir_all(&folder).map_err(|e| Failure::from(e).at(folder.display()))?;
         for part in Part::ALL {
@@ -92,7 +101,7 @@ pub fn prepare(args: &PrepareArgs) -> Result<(), Failure> {
                 bar.set_position(done as u64);
                 !interrupt::asked()
             };
-            let set = make(*task, part, &wanted, args.data.as_deref(), &mut told).map_err(interrupt::told)?;
+            let set = make(*task, part, wanted, args.data.as_deref(), &mut told).map_err(interrupt::told)?;
             bar.finish_and_clear();
             let path = folder.join(format!("{}.lra", part.name()));
             let size = set.write(&path)?;

@@ -69,7 +69,7 @@ pub struct SpeedArgs {
     retry: bool,
 
     /// Where to compute: cpu, cuda or wgpu
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = crate::args::device_name)]
     device: String,
 
     /// Print one JSON object per figure

@@ -98,7 +98,7 @@ pub struct TrainArgs {
     seed: u64,
 
     /// Where to compute: cpu, cuda or wgpu
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = crate::args::device_name)]
     device: String,
 
     /// Print one JSON object per mechanism
@@ -167,7 +167,11 @@ fn jobs_of(args: &TrainArgs, task: Task, deadline: Option<Instant>) -> Result<Ve
     training.steps = args.steps.map_or(training.steps, |steps| steps as u64);
     training.batch = args.batch.unwrap_or(training.batch);
     training.length = args.length.unwrap_or(training.length);
-    training.schedule.rate = args.lr.unwrap_or(training.schedule.rate);
+    if let Some(rate) = args.lr {
+        training.check_rate()?;
+        training.schedule.rate = rate;
+        training.check_rate().map_err(|e| Failure::Usage(e.to_string()))?;
+    }
     if let Some(steps) = args.warmup {
         training.schedule.warmup = sparing_train::Warmup::Steps(steps);
     }

@@ -69,7 +69,7 @@ pub struct TutorArgs {
     pub hidden: f64,
 
     /// Where to train: cpu, cuda or wgpu
-    #[arg(long, value_name = "DEVICE", default_value = "cpu", requires = "recover")]
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = crate::args::device_name, requires = "recover")]
     pub device: String,
 }
 

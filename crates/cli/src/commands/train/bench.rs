@@ -37,7 +37,7 @@ pub struct BenchArgs {
     dropout: f64,
 
     /// Where to compute: cpu, cuda or wgpu
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = crate::args::device_name)]
     device: String,
 
     /// Multiply matrices in bf16

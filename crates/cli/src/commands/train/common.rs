@@ -132,7 +132,7 @@ pub struct HowArgs {
     pub checkpoint_minutes: f64,
 
     /// Where to compute: cpu, cuda or wgpu
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = crate::args::device_name)]
     pub device: String,
 
     /// Multiply matrices in bf16 (weights stay f32): for GPUs with tensor cores
@@ -155,6 +155,9 @@ impl HowArgs {
         within("warmup", self.warmup, 0.0, 1e9)?;
         within("beta2", self.beta2, 0.0, 1.0)?;
         within("weight-decay", self.weight_decay, 0.0, 1e3)?;
+        within("epsilon", self.epsilon, 0.0, 1.0)?;
+        within("clip", self.clip, 0.0, 1e9)?;
+        within("checkpoint-minutes", self.checkpoint_minutes, 0.0, 1e9)?;
         let curve = match self.schedule {
             CurveArg::Linear => Curve::Linear,
             CurveArg::Cosine => Curve::Cosine,

@@ -73,6 +73,9 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
     let dev = dev.transpose()?;
     let model = load::open(&args.model, Some(HeadArg::Hidden))?;
     let causal = matches!(model.architecture.family, Family::Gpt2);
+    if causal && args.pairs.is_some() {
+        return Err(Failure::Usage("--pairs: only for models that fill masks; leave it out".to_string()));
+    }
     let prepared = Prepared::new(&model, if causal { &Wanted::CausalLm } else { &Wanted::MaskedLm })?;
     let job = Pretrain {
         model: &model,
