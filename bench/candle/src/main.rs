@@ -61,10 +61,7 @@ fn inputs(ids: Vec<u32>, batch: usize) -> Result<(Tensor, Tensor)> {
 
 /// CPU time of this process in milliseconds.
 fn cpu_ms() -> f64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is a valid place for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t) };
-    t.tv_sec as f64 * 1e3 + t.tv_nsec as f64 / 1e6
+    cpu_time::ProcessTime::now().as_duration().as_secs_f64() * 1e3
 }
 
 /// `rss hwm` in KiB.
