@@ -2,21 +2,9 @@
 
 mod common;
 
-use common::{file, fixture, labelled, sparing};
+use common::{copied, file, fixture, labelled, sparing};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-
-/// A model directory that may be written to.
-fn copied(name: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("model");
-    std::fs::create_dir(&copy).unwrap();
-    for entry in std::fs::read_dir(fixture(name)).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
-    }
-    (folder, copy.display().to_string())
-}
 
 fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
@@ -273,6 +261,38 @@ fn other_peoples_files_are_seen_before_the_search() {
         assert!(told.contains("not a model directory") && !told.contains("--overwrite"), "{told}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// A place that nothing can be written to is told before the search, and one place is one place however it is written.
+#[test]
+fn the_place_of_the_result_is_looked_at_first() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 120);
+    let folder = tempfile::tempdir().unwrap();
+    let run = |out: &str, more: &[&str]| {
+        let out = folder.path().join(out).display().to_string();
+        let how = ["--economies", "heads", "--trials", "2", "--max-loss", "20%"];
+        sparing(&[&["optimize", &model, "--data", &data, "--out", &out][..], &how, more].concat())
+    };
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for (out, said) in [("file", "is a file"), ("file/", "is a file"), ("file/in", "file: is not a directory")] {
+        let told = run(out, &[]).error(1);
+        assert!(told.contains(said) && !told.contains("os error"), "{out}: {told}");
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("nothing", folder.path().join("link")).unwrap();
+        assert!(run("link", &[]).error(1).contains("link to something that is not there"));
+        std::fs::remove_file(folder.path().join("link")).unwrap();
+        assert!(
+            sparing(&["optimize", &model, "--data", &data, "--out", "/proc/m"]).error(1).contains("/proc: nothing")
+        );
+    }
+    run("m/", &[]).ok();
+    run("m/.", &["--overwrite"]).ok();
+    let mut left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["file", "m"]);
 }
 
 #[test]

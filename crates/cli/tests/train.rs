@@ -175,6 +175,34 @@ mod with_training {
         }
     }
 
+    /// What nothing can come of is told before the training, and a slash at the end of a name does not make it another.
+    #[test]
+    fn the_place_of_the_result_is_looked_at_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = table(folder.path());
+        let run = |command: &[&str], out: &str| {
+            let out = folder.path().join(out).display().to_string();
+            let how = ["--data", &data, "--out", &out, "--steps", "2", "--batch", "4"];
+            sparing(&[&["train"], command, &how].concat())
+        };
+        let model = fixture("bert-classify-text");
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        for (out, said) in [("file", "is a file"), ("file/", "is a file"), ("file/in", "file: is not a directory")] {
+            let told = run(&["finetune", &model], out).error(1);
+            assert!(told.contains(said), "{out}: {told}");
+            assert!(!folder.path().join("file.work").exists());
+        }
+        run(&["finetune", &model], "m/").ok();
+        let ticket = ["ticket", &model, "--sparsity", "0.1", "--rounds", "1"];
+        run(&ticket, "t/").ok();
+        let mut left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["file", "m", "t", "t.csv"]);
+        assert!(folder.path().join("m/config.json").is_file());
+        let usage = ["train", "finetune", &model, "--data", &data, "--out", "."];
+        assert!(sparing(&usage).error(2).contains("--out"));
+    }
+
     #[test]
     fn wrong_use_is_told_before_anything_is_read() {
         let model = fixture("bert-classify-text");

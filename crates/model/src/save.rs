@@ -92,16 +92,49 @@ pub fn write_directory(directory: &Path, files: &[(&str, &[u8])], tensors: &[Own
 }
 
 /// Refuses a directory that [`Model::save`] would not write to. Replacing means deleting: only what is a model, or nothing, may go.
+/// Whoever works for long before saving asks first.
 pub fn check_replaceable(target: &Path) -> Result<(), Error> {
-    if target.exists() && !target.is_dir() {
-        return Err(Error::new(format!("{}: is a file; give a directory to write to", target.display())));
+    let target = &plain(target);
+    sibling(target, "partial")?;
+    match (target.is_dir(), fs::symlink_metadata(target)) {
+        (false, Ok(found)) if found.is_symlink() && !target.exists() => {
+            let why = "is a link to something that is not there; give another directory to write to";
+            return Err(Error::new(format!("{}: {why}", target.display())));
+        }
+        (false, Ok(_)) => {
+            return Err(Error::new(format!("{}: is a file; give a directory to write to", target.display())));
+        }
+        _ => {}
     }
+    check_writable(target)?;
     let occupied = target.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
     if occupied && !target.join("config.json").is_file() {
         let why = "is not empty and not a model directory; give another one to write to";
         return Err(Error::new(format!("{}: {why}", target.display())));
     }
     Ok(())
+}
+
+/// Refuses a place that nothing can be made beside.
+fn check_writable(target: &Path) -> Result<(), Error> {
+    // A relative path ends in an empty one, which is here.
+    let here = |path: &Path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_path_buf() };
+    let above = target.ancestors().skip(1).map(here).find(|path| fs::symlink_metadata(path).is_ok());
+    let above = above.unwrap_or_else(|| PathBuf::from("."));
+    if !above.is_dir() {
+        let why = "is not a directory, so nothing can be written in it";
+        return Err(Error::new(format!("{}: {why}; give another place to write to", above.display())));
+    }
+    // Permissions tell less than trying does.
+    let trial = sibling(&above.join("trial"), "partial")?;
+    fs::create_dir(&trial).and_then(|()| fs::remove_dir(&trial)).map_err(|e| {
+        Error::new(format!("{}: nothing can be written there ({e}); give another place to write to", above.display()))
+    })
+}
+
+/// A path without slashes and dots at its end: `a/`, `a/.` and `a` are the same directory, but not for who renames it.
+fn plain(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 /// A directory being written beside the one it will replace.
@@ -112,11 +145,12 @@ struct Replacement {
 
 impl Replacement {
     fn begin(target: &Path) -> Result<Replacement, Error> {
-        check_replaceable(target)?;
-        let beside = sibling(target, "partial")?;
+        let target = plain(target);
+        check_replaceable(&target)?;
+        let beside = sibling(&target, "partial")?;
         let parent = beside.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).and_then(|()| fs::create_dir(&beside)).map_err(|e| unwritable(&beside, &e))?;
-        Ok(Replacement { target: target.to_path_buf(), beside })
+        Ok(Replacement { target, beside })
     }
 
     fn write(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {

@@ -10,7 +10,8 @@ use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Roundin
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{
-    Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights, replace_file, value_fingerprint,
+    Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights, check_replaceable,
+    replace_file, value_fingerprint,
 };
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
 use std::fs;
@@ -46,11 +47,16 @@ pub struct Place {
 }
 
 impl Place {
+    /// Where everything is until training is done: beside the result, whether or not a slash is at the end of its name.
+    pub(crate) fn beside(&self) -> PathBuf {
+        let mut name = self.directory.components().collect::<PathBuf>().into_os_string();
+        name.push(".work");
+        PathBuf::from(name)
+    }
+
     /// The work directory of one seed.
     pub(crate) fn work(&self, seed: u64) -> PathBuf {
-        let mut name = self.directory.as_os_str().to_os_string();
-        name.push(".work");
-        PathBuf::from(name).join(format!("seed-{seed}"))
+        self.beside().join(format!("seed-{seed}"))
     }
 
     /// The directory of one seed's model: the place itself if there is one seed.
@@ -60,6 +66,8 @@ impl Place {
 
     /// Refuses to lose anything.
     pub(crate) fn check(&self, seeds: &[u64]) -> Result<(), Error> {
+        // Nobody wants to hear of it after the training.
+        seeds.iter().try_for_each(|seed| check_replaceable(&self.model(*seed, seeds.len())))?;
         for seed in seeds {
             let work = self.work(*seed);
             if work.exists() && self.overwrite {
@@ -72,10 +80,6 @@ impl Place {
         let occupied = fs::read_dir(&self.directory).is_ok_and(|mut entries| entries.next().is_some());
         if occupied && !self.resume && !self.overwrite {
             let why = "is not empty; give another --out, or --overwrite to replace it";
-            return Err(Error::new(format!("{} {why}", self.directory.display())));
-        }
-        if occupied && seeds.len() == 1 && !self.directory.join("config.json").is_file() {
-            let why = "holds other things than a model; give another --out";
             return Err(Error::new(format!("{} {why}", self.directory.display())));
         }
         Ok(())

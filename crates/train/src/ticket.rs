@@ -113,7 +113,7 @@ impl Ticket<'_> {
         if !(self.sparsity > 0.0 && self.sparsity < 1.0) || self.rounds == 0 {
             return Err(Error::new("a ticket has a sparsity above 0 and below 1, and one round at least"));
         }
-        let work = self.work();
+        let work = self.place.beside();
         if let Some(done) = self.finished(&work)? {
             return Ok(done);
         }
@@ -156,12 +156,6 @@ impl Ticket<'_> {
         }
         fs::remove_dir_all(&work).map_err(|e| failed(&work, e))?;
         Ok(found)
-    }
-
-    fn work(&self) -> PathBuf {
-        let mut name = self.place.directory.as_os_str().to_os_string();
-        name.push(".work");
-        PathBuf::from(name)
     }
 
     fn round(&self, work: &Path, number: usize) -> PathBuf {

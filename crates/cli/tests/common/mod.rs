@@ -97,6 +97,18 @@ pub fn with_vocabulary(name: &str) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
+/// A model directory that may be written to.
+pub fn copied(name: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("model");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(fixture(name)).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    (folder, copy.display().to_string())
+}
+
 /// A file in a folder of its own.
 pub fn file(name: &str, contents: impl AsRef<[u8]>) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();

@@ -29,8 +29,11 @@ pub struct OutArgs {
 }
 
 impl OutArgs {
-    pub fn place(&self) -> Place {
-        Place { directory: self.out.clone(), resume: self.resume, overwrite: self.overwrite }
+    pub fn place(&self) -> Result<Place, Failure> {
+        if self.out.file_name().is_none() {
+            return Err(Failure::Usage(format!("--out {}: give a directory's name", self.out.display())));
+        }
+        Ok(Place { directory: self.out.clone(), resume: self.resume, overwrite: self.overwrite })
     }
 }
 

@@ -189,7 +189,7 @@ pub fn distill(args: &DistillArgs) -> Result<(), Failure> {
         attention: args.economy.attention.clone(),
         quantization: args.quantize.rounding(),
         device,
-        place: args.out.place(),
+        place: args.out.place()?,
     };
     let summary = watched(&args.how.seed, |watch| job.run(watch))?;
     report::print(&summary, &args.out)

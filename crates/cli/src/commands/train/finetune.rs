@@ -146,7 +146,7 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
         attention: args.economy.attention.clone(),
         quantization: args.quantize.rounding(),
         device,
-        place: args.out.place(),
+        place: args.out.place()?,
     };
     let summary = watched(&args.how.seed, |watch| job.run(watch))?;
     report::print(&summary, &args.out)

@@ -92,7 +92,7 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
         max_tokens: args.how.max_tokens,
         quantization: args.quantize.rounding(),
         device,
-        place: args.out.place(),
+        place: args.out.place()?,
     };
     let summary = watched(&args.how.seed, |watch| job.run(watch))?;
     report::print(&summary, &args.out)

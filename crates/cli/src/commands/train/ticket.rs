@@ -71,7 +71,7 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         sparsity: args.sparsity,
         rounds,
         device,
-        place: args.out.place(),
+        place: args.out.place()?,
     };
     let names = job.plan().iter().map(|(kind, sparsity)| name(*kind, *sparsity)).collect();
     let summary = watched_as(names, |watch| job.run(watch))?;

@@ -269,7 +269,7 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
         seeds: args.how.seed.clone(),
         max_tokens: args.how.max_tokens,
         device,
-        place: args.out.place(),
+        place: args.out.place()?,
     };
     let summary = watched(&args.how.seed, |watch| job.run(watch))?;
     report::print(&summary, &args.out)
