@@ -93,6 +93,11 @@ impl ModelArgs {
         load::open(self.name(), self.head)
     }
 
+    /// The same for work that takes long, see [`load::open_sound`].
+    pub fn open_sound(&self) -> Result<Model, Failure> {
+        load::open_sound(self.name(), self.head)
+    }
+
     /// The model's name as it was given.
     pub fn name(&self) -> &str {
         self.model.as_deref().unwrap_or(load::BUILTIN)

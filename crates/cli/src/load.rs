@@ -66,7 +66,22 @@ pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
     if let Some((_, last)) = shown {
         last.finish_and_clear();
     }
-    Ok(model?)
+    model.map_err(|e| {
+        // Which model it is, where only its file is named.
+        let failure = Failure::from(e);
+        if failure.message().is_some_and(|message| message.contains(name)) { failure } else { failure.at(name) }
+    })
+}
+
+/// The same for work that takes long, or learns from what it reads: a number that is none would be found out late.
+pub fn open_sound(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
+    let model = open(name, head)?;
+    match model.weights.not_finite() {
+        None => Ok(model),
+        Some(tensor) => Err(Failure::new(format!(
+            "{name}: tensor \"{tensor}\" holds a number that is not finite; fetch or export the model again"
+        ))),
+    }
 }
 
 /// What to call a model in reports: the directory's own name, or the Hub id as given.

@@ -18,7 +18,7 @@ fn nor_does_optimize_train_without_it() {
 
 #[cfg(feature = "train")]
 mod with_training {
-    use super::common::{command, file, finish, fixture, labelled, sparing};
+    use super::common::{command, copied, file, finish, fixture, labelled, sparing};
     use std::process::{Command, Stdio};
 
     fn table(folder: &std::path::Path) -> String {
@@ -201,6 +201,37 @@ mod with_training {
         assert!(folder.path().join("m/config.json").is_file());
         let usage = ["train", "finetune", &model, "--data", &data, "--out", "."];
         assert!(sparing(&usage).error(2).contains("--out"));
+    }
+
+    /// Not taken for a training that has diverged.
+    #[test]
+    fn broken_weights_are_told_by_name() {
+        let (folder, model) = copied("bert-classify-text");
+        let weights = std::path::Path::new(&model).join("model.safetensors");
+        let mut bytes = std::fs::read(&weights).unwrap();
+        let end = bytes.len();
+        bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+        let (_table, data) = labelled(&model, 120);
+        std::fs::write(&weights, bytes).unwrap();
+        let out = folder.path().join("out").display().to_string();
+        for command in [
+            &["train", "finetune", &model][..],
+            &["train", "transfer", "--teacher", &model],
+            &["train", "distill", "--layers", "1", "--teacher", &model],
+            &["optimize", &model],
+        ] {
+            let told = sparing(&[command, &["--data", &data, "--out", &out]].concat()).error(1);
+            assert!(told.contains(&model) && told.contains("tensor \"") && told.contains("not finite"), "{told}");
+        }
+        std::fs::write(std::path::Path::new(&model).join("config.json"), "{").unwrap();
+        let told = sparing(&["train", "transfer", "--teacher", &model, "--data", &data, "--out", &out]).error(1);
+        assert!(told.contains(&model) && told.contains("config.json"), "{told}");
+        assert!(!folder.path().join("out").exists() && !folder.path().join("out.work").exists());
+        let texts = folder.path().join("latin.txt");
+        std::fs::write(&texts, b"one\ncaf\xe9\n").unwrap();
+        let (model, texts) = (fixture("bert-mlm-text"), texts.display().to_string());
+        let told = sparing(&["train", "pretrain", &model, "--corpus", &texts, "--out", &out]).error(1);
+        assert!(told.contains("latin.txt line 2") && told.contains("UTF-8"), "{told}");
     }
 
     #[test]

@@ -151,6 +151,19 @@ impl Weights {
         Ok(Tensor { shape: &place.shape, dtype: place.dtype, bytes: &file[place.start..place.end], quantized })
     }
 
+    /// The first tensor with an infinity or something that is not a number in it.
+    pub fn not_finite(&self) -> Option<&str> {
+        let mut piece = vec![0f32; 1 << 14];
+        self.names().find(|name| {
+            let Some(tensor) = self.tensor(name).ok().filter(Tensor::is_real) else { return false };
+            (0..tensor.len()).step_by(piece.len()).any(|start| {
+                let piece = &mut piece[..(1 << 14).min(tensor.len() - start)];
+                tensor.read(start, piece);
+                piece.iter().any(|number| !number.is_finite())
+            })
+        })
+    }
+
     /// A vector of this length in f32; an error if the tensor has another number of elements.
     pub fn vector(&self, name: &str, length: usize) -> Result<Vec<f32>, Error> {
         let tensor = self.tensor(name)?;

@@ -178,7 +178,7 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     // What can be wrong with the data is told before a large model is read.
     let data =
         args.data.read(args.model.name() == BUILTIN, args.seed).map_err(|failure| args.or_no_directory(failure))?;
-    let mut model = args.model.open()?;
+    let mut model = args.model.open_sound()?;
     let came = args.precision.map(PrecisionArg::resolve).or(model.plan.precision);
     model.plan.precision = came.or(Some(Precision::F32));
     if args.measure {

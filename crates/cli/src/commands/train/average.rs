@@ -38,7 +38,7 @@ pub fn average(args: &AverageArgs) -> Result<(), Failure> {
     if weights != 0 && !(total.is_finite() && total != 0.0) {
         return Err(Failure::Usage(format!("--weights: they add up to {total}; they must not cancel out")));
     }
-    let opened = args.models.iter().map(|name| load::open(name, None)).collect::<Result<Vec<_>, _>>()?;
+    let opened = args.models.iter().map(|name| load::open_sound(name, None)).collect::<Result<Vec<_>, _>>()?;
     let weight = |number: usize| args.weights.get(number).copied().unwrap_or(1.0);
     let pairs: Vec<_> = opened.iter().enumerate().map(|(number, model)| (model, weight(number))).collect();
     sparing_train::average(&pairs, &args.out)?;

@@ -161,8 +161,8 @@ pub fn distill(args: &DistillArgs) -> Result<(), Failure> {
     };
     let teaching = args.teaching.teaching(mapping)?;
     let (train, dev) = args.data.read()?;
-    let teacher = load::open(&args.teacher, None)?;
-    let other = args.student.as_ref().map(|name| load::open(name, Some(HeadArg::Hidden))).transpose()?;
+    let teacher = load::open_sound(&args.teacher, None)?;
+    let other = args.student.as_ref().map(|name| load::open_sound(name, Some(HeadArg::Hidden))).transpose()?;
     let student = match &other {
         Some(model) => Prepared::new(model, &Wanted::for_dataset(&train, &mut Vec::new())?)?,
         None => {

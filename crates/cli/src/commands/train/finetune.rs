@@ -134,7 +134,7 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
     let options = args.how.options()?;
     args.windows.check()?;
     let device = device(&args.how.device)?;
-    let model = args.windows.apply(load::open(&args.model, Some(HeadArg::Hidden))?)?;
+    let model = args.windows.apply(load::open_sound(&args.model, Some(HeadArg::Hidden))?)?;
     let (train, dev) = args.data.read()?;
     let job = Finetune {
         model: &model,

@@ -71,7 +71,7 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
     }
     let dev = args.dev.as_ref().map(|path| Dataset::read(Task::Language, path, Split::Dev, &Select::default()));
     let dev = dev.transpose()?;
-    let model = load::open(&args.model, Some(HeadArg::Hidden))?;
+    let model = load::open_sound(&args.model, Some(HeadArg::Hidden))?;
     let causal = matches!(model.architecture.family, Family::Gpt2);
     if causal && args.pairs.is_some() {
         return Err(Failure::Usage("--pairs: only for models that fill masks; leave it out".to_string()));
@@ -100,8 +100,12 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
 
 /// Documents of a file, divided by blank lines.
 pub(super) fn documents(path: &Path) -> Result<Vec<String>, Failure> {
-    let text =
-        std::fs::read_to_string(path).map_err(|e| Failure::new(format!("{}: cannot be read ({e})", path.display())))?;
+    let bytes = std::fs::read(path).map_err(|e| Failure::new(format!("{}: cannot be read ({e})", path.display())))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let sound = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = 1 + sound.iter().filter(|byte| **byte == b'\n').count();
+        Failure::new(format!("{} line {line}: not valid UTF-8; save it as UTF-8", path.display()))
+    })?;
     let mut found: Vec<String> = Vec::new();
     let mut current = String::new();
     for line in text.lines().chain([""]) {

@@ -59,7 +59,7 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
     let options = args.how.options()?;
     let device = device(&args.how.device)?;
     let (train, dev) = args.data.read()?;
-    let model = load::open(&args.model, Some(HeadArg::Hidden))?;
+    let model = load::open_sound(&args.model, Some(HeadArg::Hidden))?;
     // A share such as 0.3 is a little more than three tenths.
     let rounds = args.rounds.unwrap_or_else(|| (args.sparsity / PER_ROUND - 1e-9).ceil() as usize);
     let job = Ticket {

@@ -237,8 +237,8 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
         }
         false => TransferTexts::Corpus { documents: &documents, dev: None },
     };
-    let teacher = load::open(&args.teacher, None)?;
-    let student = args.student.as_ref().map(|name| load::open(name, None)).transpose()?;
+    let teacher = load::open_sound(&args.teacher, None)?;
+    let student = args.student.as_ref().map(|name| load::open_sound(name, None)).transpose()?;
     let functions = args.functions(&teacher, student.as_ref())?;
     args.check(&teacher, student.as_ref(), &functions)?;
     let defaults = Beginning::default();
