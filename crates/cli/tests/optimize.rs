@@ -319,6 +319,10 @@ fn what_makes_no_sense_is_told_in_one_line() {
         let ran = sparing(&["optimize", &model, "--data", &wrong, "--out", &out, flag, value]);
         assert!(ran.code == 2 && ran.err.contains(said), "{}", ran.err);
     }
+    let rows: String = (0..40).map(|i| format!("text {i},two\n")).collect();
+    let (_never, never) = file("never.csv", format!("text,label\n{rows}"));
+    let told = sparing(&["optimize", &model, "--data", &never, "--out", &out]).error(1);
+    assert!(told.contains("never.csv") && told.contains("nothing to keep") && !Path::new(&out).exists(), "{told}");
     let told = sparing(&["optimize", "nosuchdir"]).error(2);
     assert!(told.contains("there is no directory nosuchdir here") && told.contains("--data"), "{told}");
 }

@@ -213,6 +213,15 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
             console::note("nothing was found yet, and nothing is written");
         }
     })?;
+    let score = work.judge.own().score;
+    if work.judge.metric().higher_is_better() && (score.is_nan() || score <= 0.0) {
+        let (rows, name) = (&data.search.source, work.judge.metric().name());
+        let why =
+            "there is nothing to keep; do its labels and these belong together, and are --text and --label right?";
+        return Err(Failure::new(format!(
+            "{rows}: the model as it came has {name} {score:.4} on searched rows: {why}"
+        )));
+    }
     #[cfg(not(feature = "train"))]
     let rows: Option<sparing_tasks::Dataset> = None;
     let read: Vec<_> = [&data.search, &data.calibration].into_iter().chain(&rows).collect();
