@@ -266,8 +266,11 @@ fn what_a_fresh_process_finds_is_believed_more_than_the_search() {
     let mut report = example();
     assert!(words(&report.html()).contains("Verified."));
     let promised = report.verification.clone().unwrap();
-    let worse: [fn(&mut Verification); 4] =
-        [|v| v.score = 0.905, |v| v.time_ratio = 2.0, |v| v.bytes *= 2, |v| v.score = f64::NAN];
+    let slower = Some(Interval { low: 0.5, high: 0.6 });
+    let worse: [&dyn Fn(&mut Verification); 5] =
+        [&|v| v.score = 0.905, &|v| v.time_interval = slower, &|v| v.search_time = slower, &|v| v.bytes *= 2, &|v| {
+            v.score = f64::NAN
+        }];
     for spoil in worse {
         let mut found = promised.clone();
         spoil(&mut found);
