@@ -14,6 +14,7 @@ mod costs;
 mod elements;
 mod journal;
 mod judge;
+mod map;
 pub mod outcome;
 mod queue;
 mod recipe;

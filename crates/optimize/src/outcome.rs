@@ -5,7 +5,9 @@ use crate::running::unmerged;
 use crate::search::Tried;
 use crate::{Anatomy, Kind, Left, Recipe};
 use sparing_model::{AttentionPlan, LayerKeys, LayerTokens, Model, Plan, Precision, Tokens};
-use sparing_report::{ElementMap, Focus, LayerMap, State, Width};
+use sparing_report::Focus;
+
+pub use crate::map::element_map;
 
 /// The best of what was tried within a budget, by what matters most. `None`: nothing that was tried is within it.
 pub fn best(tried: &[Tried], focus: Focus, budget: f64) -> Option<usize> {
@@ -59,12 +61,12 @@ pub fn recipe_of(model: &Model, anatomy: &Anatomy) -> Recipe {
     }
     for (number, site) in anatomy.sites.iter().enumerate() {
         let layer = &model.architecture.layers[site.layers[0]];
-        let units = match site.kind {
-            Kind::Attention => layer.attention.numbers(),
-            Kind::Ffn => site.units[..layer.ffns[site.block].up.outputs].to_vec(),
+        let left = match site.kind {
+            Kind::Attention => Left::Only(layer.attention.numbers()),
+            Kind::Ffn => Left::Count(layer.ffns[site.block].up.outputs),
         };
-        if units.len() < site.units.len() {
-            recipe.left.insert(number, Left::Only(units));
+        if left.count(site.units.len()) < site.units.len() {
+            recipe.left.insert(number, left);
         }
     }
     recipe
@@ -112,7 +114,7 @@ pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
 }
 
 /// Bits of a layer's block by a recipe.
-fn layer_bits(recipe: &Recipe, layer: usize, kind: Kind) -> Option<u32> {
+pub(crate) fn layer_bits(recipe: &Recipe, layer: usize, kind: Kind) -> Option<u32> {
     let own = recipe.layer_bits.get(&layer);
     match kind {
         Kind::Attention => own.and_then(|own| own.attention).or(recipe.bits?.attention),
@@ -144,74 +146,6 @@ fn chosen(attention: &AttentionPlan, layers: usize) -> Vec<String> {
         parts.push(format!("{} values, alpha {}", mca.sampler.name(), mca.alpha));
     }
     parts
-}
-
-/// What became of every part of the network, in the model that a recipe made. `group`: neurons of a weight group.
-pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, model: &Model, group: usize) -> ElementMap {
-    let mut layers: Vec<LayerMap> = (0..anatomy.layers).map(|_| LayerMap::default()).collect();
-    for (number, site) in anatomy.sites.iter().enumerate() {
-        let all = site.units.len();
-        let left = recipe.left.get(&number);
-        let count = left.map_or(all, |left| left.count(all));
-        let whole = match count {
-            0 => State::Removed,
-            count if count < all => State::Approximated,
-            _ => State::Kept,
-        };
-        for layer in &site.layers {
-            let map = &mut layers[*layer];
-            let kept = |place: usize, unit: usize| match left {
-                Some(Left::Only(units)) => units.contains(&unit),
-                Some(Left::Best(_)) if site.kind == Kind::Attention => {
-                    let heads = model.plan.elements.as_ref().and_then(|e| e.layers.get(layer)?.heads.as_ref());
-                    heads.is_none_or(|heads| heads.contains(&unit))
-                }
-                _ => place < count,
-            };
-            let state = |kept: bool| if kept { State::Kept } else { State::Removed };
-            match site.kind {
-                Kind::Attention => {
-                    map.computed = computed(recipe, *layer, model).filter(|_| whole != State::Removed);
-                    let exact = map.computed.is_none();
-                    map.attention = if whole == State::Kept && !exact { State::Approximated } else { whole };
-                    map.heads = site.units.iter().enumerate().map(|(place, unit)| state(kept(place, *unit))).collect();
-                }
-                Kind::Ffn => {
-                    map.ffn = whole;
-                    map.width = Some(Width { left: count, of: all });
-                    // Neurons are chosen one by one: so many groups' worth of them are left.
-                    let groups = all.div_ceil(group.max(1));
-                    let of = |number: usize| match (count * groups).checked_sub(number * all) {
-                        Some(rest) if rest >= all => State::Kept,
-                        Some(rest) if rest > 0 => State::Approximated,
-                        _ => State::Removed,
-                    };
-                    map.groups = (0..groups).map(of).collect();
-                }
-            }
-            map.bits = layer_bits(recipe, *layer, Kind::Ffn);
-            let attention = layer_bits(recipe, *layer, Kind::Attention);
-            map.attention_bits = (attention != map.bits).then(|| attention.unwrap_or(0));
-            let tokens = recipe.attention.as_ref().and_then(|a| a.tokens.as_ref());
-            let LayerTokens { drop, merge, .. } = tokens.map_or_else(LayerTokens::default, |tokens| tokens.of(*layer));
-            // The last layer computes what the head reads and nothing else.
-            if layer + 1 < anatomy.layers {
-                let dropped = (drop > 0.0).then(|| format!("tokens below {drop} of an even share leave"));
-                let merged = (merge > 0.0).then(|| format!("{merge} of the tokens are merged into others like them"));
-                let told: Vec<String> = dropped.into_iter().chain(merged).collect();
-                map.tokens = (!told.is_empty()).then(|| told.join(", then "));
-            }
-        }
-    }
-    ElementMap { layers }
-}
-
-/// How a layer of a recipe's model computes attention, if not exactly.
-fn computed(recipe: &Recipe, layer: usize, model: &Model) -> Option<String> {
-    let attention = recipe.attention.as_ref()?;
-    let keys = attention.keys.as_ref().is_some_and(|keys| keys.of(layer, &model.architecture).is_some());
-    let values = attention.mca.as_ref().filter(|mca| mca.alpha_of(layer).is_some());
-    keys.then(|| "chosen keys".into()).or(values.map(|mca| format!("{} values", mca.sampler.name())))
 }
 
 /// The recipe piece by piece, in the order techniques are counted: name and recipe up to and with it.
@@ -292,28 +226,6 @@ mod tests {
         let merged = Recipe { attention: Some("exact,merge=0.1".parse().unwrap()), ..Recipe::default() };
         let steps = techniques(&merged, &Anatomy { sites: vec![], layers: 4 });
         assert_eq!(steps.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["merged tokens"]);
-    }
-
-    #[test]
-    fn attention_that_is_not_exact_shows_in_the_map_and_so_do_its_bits() {
-        let model = crate::testing::model();
-        let anatomy = Anatomy::of(&model.architecture).unwrap();
-        let map = |attention: &str| {
-            let mut recipe = Recipe { attention: Some(attention.parse().unwrap()), ..Recipe::default() };
-            recipe.set_bits(sparing_quantize::Part::Attention, Some(0), 4);
-            recipe.set_bits(sparing_quantize::Part::Ffn, Some(0), 8);
-            element_map(&recipe, &anatomy, &model, 16).layers
-        };
-        let keys = map("exact,keys=auto,merge=0,merge0=0.2");
-        assert_eq!((keys[0].attention_bits, keys[0].bits), (Some(4), Some(8)));
-        assert_eq!((keys[1].attention_bits, keys[1].bits), (None, None));
-        assert_eq!((keys[0].attention, keys[0].computed.as_deref()), (State::Approximated, Some("chosen keys")));
-        assert_eq!(keys[0].tokens.as_deref(), Some("0.2 of the tokens are merged into others like them"));
-        // The last attention has one query, which sees all keys.
-        assert_eq!((keys[1].attention, keys[1].computed.as_deref()), (State::Kept, None));
-        let values = map("graded:0.4,layer0=exact");
-        assert_eq!((values[0].attention, values[0].computed.as_deref()), (State::Kept, None));
-        assert_eq!((values[1].attention, values[1].computed.as_deref()), (State::Approximated, Some("graded values")));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub enum Left {
     Best(usize),
     /// These, as they are.
     Only(Vec<usize>),
+    /// So many, and nobody knows any more which: they were trained since.
+    Count(usize),
     /// All, but what these bring is multiplied by a number: for slopes of the loss.
     Dimmed(Vec<usize>, f32),
 }
@@ -41,7 +43,7 @@ impl Left {
     /// How many units are left, of so many.
     pub fn count(&self, all: usize) -> usize {
         match self {
-            Left::Best(count) => *count,
+            Left::Best(count) | Left::Count(count) => *count,
             Left::Only(units) => units.len(),
             Left::Dimmed(..) => all,
         }

@@ -77,6 +77,7 @@ fn inputs(shop: &Workshop<'_>, number: usize, left: &Left) -> Vec<usize> {
             rung.map(|rung| rung.kept.clone()).unwrap_or_default()
         }
         Left::Only(units) => (0..site.units.len()).filter(|place| units.contains(&site.units[*place])).collect(),
+        Left::Count(count) => (0..*count).collect(),
         Left::Dimmed(..) => (0..site.units.len()).collect(),
     };
     places.into_iter().flat_map(|place| place * site.unit_width..(place + 1) * site.unit_width).collect()

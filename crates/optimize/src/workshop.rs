@@ -175,6 +175,8 @@ impl<'a> Workshop<'a> {
     fn left(&self, number: usize, site: &Site, left: &Left) -> Result<(Vec<usize>, NewNumbers), Error> {
         match left {
             Left::Only(units) => Ok((units.clone(), NewNumbers::default())),
+            // As many as they are: what they cost does not depend on which.
+            Left::Count(count) => Ok((site.units[..*count].to_vec(), NewNumbers::default())),
             Left::Dimmed(units, by) => {
                 let mut weight = self.weight(site)?;
                 let inputs = site.units.len() * site.unit_width;

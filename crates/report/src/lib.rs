@@ -20,7 +20,7 @@ pub mod time;
 
 pub use candidate::{Candidate, Interval};
 pub use card::BaseCard;
-pub use elements::{ElementMap, LayerMap, State, Width};
+pub use elements::{ElementMap, LayerMap, Numbers, State, Width};
 pub use headline::{Headline, Verdict};
 pub use request::{Focus, Metric, Model, Task};
 pub use result::{Ended, Gain, PartTime, Report, Verification};

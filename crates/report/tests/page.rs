@@ -3,7 +3,7 @@
 use roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
 use sparing_report::{
-    BaseCard, Candidate, Focus, Gain, Interval, LayerMap, PartTime, Report, State, Verification, Width,
+    BaseCard, Candidate, Focus, Gain, Interval, LayerMap, Numbers, PartTime, Report, State, Verification, Width,
 };
 
 fn example() -> Report {
@@ -47,6 +47,8 @@ fn hostile() -> Report {
     report.gains[0].technique = text();
     report.parts_before[0].part = text();
     (report.elements.layers[0].tokens, report.elements.layers[0].computed) = (Some(text()), Some(text()));
+    report.elements.layers[0].precision = Some(text());
+    report.elements.head = Some(Numbers { precision: Some(text()), ..Numbers::default() });
     for candidate in &mut report.candidates {
         (candidate.name, candidate.what) = (text(), text());
         candidate.plan = serde_json::json!({ text(): text() });
@@ -97,8 +99,8 @@ fn every_candidate_and_every_element_is_on_the_page() {
         heads.iter().chain(&layer.groups).filter(|s| **s == state).count()
     };
     let count = |state| layers.iter().map(|layer| parts(layer, state)).sum::<usize>();
-    // One square of each kind is in the legend.
-    assert_eq!(states("kept"), count(State::Kept));
+    // One square of each kind is in the legend; embeddings and head are a bar each.
+    assert_eq!(states("kept"), count(State::Kept) + 2);
     assert_eq!(states("approximated"), count(State::Approximated));
     assert_eq!(states("removed"), count(State::Removed));
     for text in [
@@ -330,4 +332,37 @@ fn attention_of_its_own_bits_and_keys_shows_in_the_map() {
     for told in ["layer 0, attention: reduced: chosen keys", "attention 4, feed-forward 8", ">4/8<", ">6<", "/5<"] {
         assert!(page.contains(told), "{told}");
     }
+}
+
+#[test]
+fn what_runs_in_int8_and_what_does_not_shows_in_the_map() {
+    let mut report = example();
+    report.elements.layers.truncate(1);
+    report.elements.layers[0].precision = Some("bf16".into());
+    report.elements.embeddings = Some(Numbers { bits: Some(5), precision: Some("f32".into()) });
+    report.elements.head = None;
+    let page = report.html();
+    for told in ["layer 0 runs in bf16", ">bf16<", "embeddings: kept", ">f32<", ">5<"] {
+        assert!(page.contains(told), "{told}");
+    }
+    assert!(!page.contains("head: kept"));
+}
+
+#[test]
+fn neurons_that_went_one_by_one_are_a_share_and_not_places() {
+    let mut report = example();
+    let width = |left| Some(Width { left, of: 1024 });
+    let some = LayerMap { ffn: State::Approximated, width: width(768), ..LayerMap::default() };
+    let all = LayerMap { width: width(1024), ..LayerMap::default() };
+    report.elements.layers = vec![some, all];
+    let page = report.html();
+    assert!(page.contains("layer 0, feed-forward: 768 of 1,024 wide"), "the bar's tip");
+    assert!(page.contains(">neurons<") && page.contains(">1,792<") && page.contains(">256<"));
+    let words = words(&page);
+    for told in ["not which: they were chosen one by one", "A small square is a head;"] {
+        assert!(words.contains(told), "{told}");
+    }
+    // Groups that went as such are squares where they stood, and nobody has to be warned.
+    let report = example();
+    assert!(!report.html().contains("one by one"));
 }
