@@ -4,6 +4,7 @@
 use crate::search::{Economy, Settings, Strategy};
 use crate::{Anatomy, Kind};
 use sparing_tasks::Random;
+use std::cmp::Reverse;
 
 /// A part that can be removed or approximated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,22 +29,38 @@ impl Element {
     }
 }
 
-/// The queue: blocks, then heads and weight groups. `heavy`: the kind of block that takes most time (or bytes) comes first.
-/// Within a kind layers come from the top or from the bottom.
-pub fn queue(anatomy: &Anatomy, heavy: Kind, settings: &Settings) -> Vec<Element> {
-    let light = if heavy == Kind::Ffn { Kind::Attention } else { Kind::Ffn };
-    let mut queue = Vec::new();
-    for granularity in 0..2 {
-        for kind in [heavy, light] {
-            let mut sites: Vec<usize> = anatomy.of_kind(kind).collect();
-            if !settings.bottom_first {
-                sites.reverse();
-            }
-            for site in sites {
-                queue.extend(elements(anatomy, site, granularity, settings));
-            }
-        }
-    }
+/// What the order of the queue goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weight {
+    /// The kind of block that takes most, of blocks that cannot be told apart otherwise.
+    pub heavy: Kind,
+    /// What every site takes, coarsely: time with speed in focus, else bytes. See [`coarse`].
+    pub steps: Vec<u32>,
+    /// What every site takes as far as that is counted, for those that take the same coarsely.
+    pub counted: Vec<u64>,
+}
+
+/// Steps between nothing and the heaviest: what is left of a clock's reading is the machine, not its mood.
+const STEPS: f64 = 4.0;
+
+/// What sites take, in steps that the same machine comes to every time.
+pub fn coarse(taken: &[f64]) -> Vec<u32> {
+    let most = taken.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    taken.iter().map(|one| (STEPS * one / most).round() as u32).collect()
+}
+
+/// The queue: blocks, then heads and weight groups; of either the heaviest first. What weighs the same comes by layer, from
+/// the top or from the bottom.
+pub fn queue(anatomy: &Anatomy, weight: &Weight, settings: &Settings) -> Vec<Element> {
+    let mut sites: Vec<usize> = (0..anatomy.sites.len()).collect();
+    sites.sort_by_key(|site| {
+        let found = &anatomy.sites[*site];
+        let layer = if settings.bottom_first { found.layers[0] } else { anatomy.layers - found.layer() };
+        let lightness = (Reverse(weight.steps[*site]), found.kind != weight.heavy, Reverse(weight.counted[*site]));
+        (lightness, layer, found.block)
+    });
+    let of = |granularity| sites.iter().flat_map(move |site| elements(anatomy, *site, granularity, settings));
+    let mut queue: Vec<Element> = of(0).chain(of(1)).collect();
     if settings.strategy == Strategy::Random {
         let mut random = Random::new(settings.seed);
         let blocks = queue.iter().take_while(|element| element.granularity == 0).count();
@@ -108,9 +125,14 @@ mod tests {
         }
     }
 
+    /// What attention takes in each layer, then feed-forward.
+    fn weight(heavy: Kind, steps: [u32; 6]) -> Weight {
+        Weight { heavy, steps: steps.to_vec(), counted: vec![1; 6] }
+    }
+
     #[test]
-    fn blocks_first_the_heavy_kind_first_from_the_top() {
-        let queue = queue(&anatomy(), Kind::Ffn, &settings(Strategy::Paper, false));
+    fn blocks_first_the_heavy_first_from_the_top() {
+        let queue = queue(&anatomy(), &weight(Kind::Attention, [2, 2, 2, 4, 4, 4]), &settings(Strategy::Paper, false));
         let first: Vec<usize> = queue.iter().take(6).map(|e| e.site).collect();
         assert_eq!(first, [5, 4, 3, 2, 1, 0]);
         assert!(queue[..6].iter().all(|e| e.granularity == 0) && queue[6..].iter().all(|e| e.granularity == 1));
@@ -121,9 +143,40 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_takes_little_waits_and_so_do_its_parts() {
+        let sites = |weight: &Weight, bottom| {
+            let queue = queue(&anatomy(), weight, &settings(Strategy::Paper, bottom));
+            let of = |granularity| {
+                let mut sites: Vec<usize> =
+                    queue.iter().filter(|e| e.granularity == granularity).map(|e| e.site).collect();
+                sites.dedup();
+                sites
+            };
+            assert_eq!(of(0), of(1));
+            of(0)
+        };
+        // The last layer computes one row.
+        assert_eq!(sites(&weight(Kind::Ffn, [3, 3, 1, 4, 4, 0]), false), [4, 3, 1, 0, 2, 5]);
+        assert_eq!(sites(&weight(Kind::Ffn, [3, 3, 1, 4, 4, 0]), true), [3, 4, 0, 1, 2, 5]);
+        // All the same by the clock: what is counted decides.
+        let mut same = weight(Kind::Attention, [1; 6]);
+        assert_eq!(sites(&same, false), [2, 1, 0, 5, 4, 3]);
+        same.counted = vec![9, 9, 1, 9, 9, 1];
+        assert_eq!(sites(&same, false), [1, 0, 2, 4, 3, 5]);
+    }
+
+    #[test]
+    fn what_a_clock_reads_is_rounded_until_it_reads_the_same_again() {
+        assert_eq!(coarse(&[2.0, 1.95, 1.2, 0.1]), [4, 4, 2, 0]);
+        assert_eq!(coarse(&[1.9, 2.04, 1.26, 0.12]), [4, 4, 2, 0]);
+        assert_eq!(coarse(&[0.0, 0.0]), [0, 0]);
+        assert!(coarse(&[]).is_empty());
+    }
+
+    #[test]
     fn from_the_bottom_and_at_random_nothing_is_lost() {
         let order = |strategy, bottom| {
-            let queue = queue(&anatomy(), Kind::Attention, &settings(strategy, bottom));
+            let queue = queue(&anatomy(), &weight(Kind::Attention, [1; 6]), &settings(strategy, bottom));
             queue.iter().map(|e| (e.granularity, e.site, e.units.start)).collect::<Vec<_>>()
         };
         assert_eq!(order(Strategy::Paper, true)[..3], [(0, 0, 0), (0, 1, 0), (0, 2, 0)]);

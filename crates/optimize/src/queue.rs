@@ -2,14 +2,15 @@
 //! other, each against the loss with it removed.
 
 use crate::axes::shares;
-use crate::elements::{Element, queue};
+use crate::elements::{Element, Weight, coarse, queue};
 use crate::running::{Prices, Running, choosing, reconciled, saves_operations};
 use crate::search::{Economy, Event, Search, Strategy};
-use crate::{Anatomy, Kind, Left, Recipe};
-use sparing_model::{AttentionPlan, Error};
+use crate::{Anatomy, Kind, Left, Recipe, median};
+use sparing_engine::Engine;
+use sparing_model::{AttentionPlan, Error, Wanted};
 use sparing_quantize::Part;
 use sparing_report::Focus;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Thresholds of Table 9, times the baseline's loss.
 const PRUNE: f64 = 1.005;
@@ -19,6 +20,9 @@ const ADAPTIVE: [f64; 2] = [1.002, 1.005];
 
 /// Bits by the loss without an element, as a multiple of the baseline's (Table 9, with size in focus).
 const BANDS: [(f64, u32); 4] = [(1.006, 4), (1.007, 5), (1.008, 6), (1.009, 7)];
+
+/// Rounds through all requests that blocks are timed in.
+const ROUNDS: usize = 5;
 
 /// By how much an element is dimmed to see the slope of the loss.
 const SLOPE: f32 = 0.1;
@@ -89,8 +93,7 @@ impl State {
 
 /// The elements in the order of the strategy.
 fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error> {
-    let heavy = heavy(&search.shop.anatomy, &shares(search, &state.recipe)?);
-    let mut elements = queue(&search.shop.anatomy, heavy, search.settings);
+    let mut elements = queue(&search.shop.anatomy, &weight(search, &state.recipe)?, search.settings);
     match search.settings.strategy {
         // Everything in one queue, the small first: nothing is spared by what it belongs to.
         Strategy::Flat => elements.sort_by_key(|element| std::cmp::Reverse(element.granularity)),
@@ -112,7 +115,53 @@ fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error
     Ok(elements)
 }
 
-/// The kind of block that takes most, given what each site takes: time with speed in focus, else bytes.
+/// What the sites of a recipe's model take: time by the clock with speed in focus, else bytes.
+fn weight(search: &Search<'_>, recipe: &Recipe) -> Result<Weight, Error> {
+    let anatomy = &search.shop.anatomy;
+    let shares = shares(search, recipe)?;
+    let heavy = heavy(anatomy, &shares);
+    let same = vec![0; anatomy.sites.len()];
+    // A shuffled queue has to begin with the same one every time.
+    if search.settings.strategy == Strategy::Random {
+        return Ok(Weight { heavy, steps: vec![0; same.len()], counted: same });
+    }
+    if search.settings.focus != Focus::Speed {
+        return Ok(Weight { heavy, steps: coarse(&shares), counted: same });
+    }
+    let engine = Engine::compile(&search.shop.shape(recipe)?, search.judge.engine())?;
+    let flops = engine.layer_flops(&search.watch.lengths(), &Wanted::Head);
+    let times = times(anatomy, &search.watch.parts(&engine, ROUNDS)?, &flops);
+    Ok(Weight { heavy, steps: coarse(&times), counted: counted(anatomy, &flops) })
+}
+
+/// Operations of the layers that every site stands in.
+fn counted(anatomy: &Anatomy, flops: &[u64]) -> Vec<u64> {
+    anatomy.sites.iter().map(|site| site.layers.iter().map(|layer| flops[*layer]).sum()).collect()
+}
+
+/// Milliseconds that go into every site, by those of the parts of every layer. Blocks that are alike, in layers of as many
+/// operations, take the same: what differs is the clock.
+fn times(anatomy: &Anatomy, parts: &BTreeMap<(Option<usize>, &'static str), f64>, flops: &[u64]) -> Vec<f64> {
+    let of = |kind: Kind, part: &str| match kind {
+        Kind::Ffn => part.starts_with("ffn"),
+        Kind::Attention => {
+            ["qkv", "positions", "importance", "values", "attention"].iter().any(|n| part.starts_with(n))
+        }
+    };
+    let sites = || anatomy.sites.iter().zip(counted(anatomy, flops));
+    let likes = sites().map(|(site, flops)| (site.kind, site.units.len() * site.unit_weights, flops));
+    let own = anatomy.sites.iter().map(|site| {
+        let mine = parts.iter().filter(|((layer, part), _)| {
+            layer.is_some_and(|layer| site.layers.contains(&layer)) && of(site.kind, part)
+        });
+        mine.map(|(_, ms)| ms).sum::<f64>()
+    });
+    let (likes, own): (Vec<_>, Vec<_>) = likes.zip(own).unzip();
+    let alike = |like: &_| likes.iter().zip(&own).filter(|(other, _)| *other == like).map(|(_, ms)| *ms).collect();
+    likes.iter().map(|like| median(alike(like))).collect()
+}
+
+/// The kind of block that takes most as far as that is counted: operations with speed in focus, else bytes.
 fn heavy(anatomy: &Anatomy, shares: &[f64]) -> Kind {
     let all = |kind| anatomy.of_kind(kind).map(|site| shares[site]).sum::<f64>();
     if all(Kind::Ffn) >= all(Kind::Attention) { Kind::Ffn } else { Kind::Attention }
@@ -273,14 +322,14 @@ mod tests {
     use sparing_model::Bits;
 
     #[test]
-    fn what_takes_most_comes_first() {
-        // One head of two: attention has fewer weights than feed-forward, and takes longer at 40 tokens.
+    fn what_takes_most_bytes_comes_first() {
+        // One head of two: attention has fewer weights than feed-forward.
         let whole = model();
         let shop = Workshop::new(&whole).unwrap();
         let left = shop.anatomy.of_kind(Kind::Attention).map(|site| (site, Left::Only(vec![0]))).collect();
         let narrow = shop.shape(&Recipe { left, ..Recipe::default() }).unwrap();
-        let first = |focus, bits: Option<Bits>| {
-            let settings = settings(Strategy::Paper, focus, &[Economy::Blocks]);
+        let first = |bits: Option<Bits>| {
+            let settings = settings(Strategy::Paper, Focus::Size, &[Economy::Blocks]);
             searching(&narrow, &settings, 40, |search| {
                 let recipe = Recipe { bits, ..Recipe::default() };
                 let state = State { recipe, closed: BTreeSet::new(), approximable: BTreeSet::new(), least: 0.0 };
@@ -288,10 +337,47 @@ mod tests {
                 search.shop.anatomy.sites[first].kind
             })
         };
-        assert_eq!(first(Focus::Speed, None), Kind::Attention);
-        assert_eq!(first(Focus::Size, None), Kind::Ffn);
+        assert_eq!(first(None), Kind::Ffn);
         let coarse = Bits { attention: Some(8), ffn: Some(3), ..Bits::default() };
-        assert_eq!(first(Focus::Size, Some(coarse)), Kind::Attention);
+        assert_eq!(first(Some(coarse)), Kind::Attention);
+    }
+
+    #[test]
+    fn the_clock_says_what_takes_most_and_not_what_is_counted() {
+        let model = model();
+        let anatomy = Anatomy::of(&model.architecture).unwrap();
+        let (attention, ffn): (Vec<usize>, Vec<usize>) =
+            (anatomy.of_kind(Kind::Attention).collect(), anatomy.of_kind(Kind::Ffn).collect());
+        // Attention waits for memory; both its layers are alike, but for the clock.
+        let parts = BTreeMap::from([
+            ((None, "embeddings"), 9.0),
+            ((Some(0), "qkv"), 1.0),
+            ((Some(0), "attention"), 2.0),
+            ((Some(0), "attention output"), 1.0),
+            ((Some(0), "ffn up"), 1.0),
+            ((Some(0), "ffn down"), 1.0),
+            ((Some(0), "norms and activations"), 9.0),
+            ((Some(1), "qkv"), 1.0),
+            ((Some(1), "attention"), 3.0),
+            ((Some(1), "attention output"), 1.0),
+            ((Some(1), "ffn up"), 0.5),
+            ((Some(1), "ffn down"), 0.5),
+        ]);
+        let of = |flops: [u64; 2]| {
+            let times = times(&anatomy, &parts, &flops);
+            [&attention, &ffn].map(|sites| sites.iter().map(|site| times[*site]).collect::<Vec<f64>>())
+        };
+        assert_eq!(of([7, 7]), [[4.5, 4.5], [1.5, 1.5]]);
+        // A last layer that computes fewer rows is another thing.
+        assert_eq!(of([7, 2]), [[4.0, 5.0], [2.0, 1.0]]);
+        let weight = Weight {
+            heavy: Kind::Ffn,
+            steps: coarse(&times(&anatomy, &parts, &[7, 7])),
+            counted: counted(&anatomy, &[7, 7]),
+        };
+        let settings = settings(Strategy::Paper, Focus::Speed, &[Economy::Blocks]);
+        let order: Vec<usize> = queue(&anatomy, &weight, &settings).iter().map(|element| element.site).collect();
+        assert_eq!(order, [attention[1], attention[0], ffn[1], ffn[0]]);
     }
 
     /// What is tried of sites that may all be approximated, and what is kept.
