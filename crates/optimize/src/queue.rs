@@ -182,8 +182,10 @@ fn walk(search: &mut Search<'_>, state: &mut State, elements: Vec<Element>) -> R
         }
         if groups && shrink {
             walked.insert(element.site);
-            let mine: Vec<&Element> =
+            let mut mine: Vec<&Element> =
                 elements.iter().filter(|e| e.site == element.site && e.granularity == 1).collect();
+            // Whatever the queue's order: what stays is one block only if they go from its ends.
+            mine.sort_by_key(|element| element.units.start);
             let from_below = ends(search, state, &mine)?;
             let rest: Vec<&Element> = mine[from_below..].iter().rev().copied().collect();
             ends(search, state, &rest)?;
@@ -378,6 +380,23 @@ mod tests {
         let settings = settings(Strategy::Paper, Focus::Speed, &[Economy::Blocks]);
         let order: Vec<usize> = queue(&anatomy, &weight, &settings).iter().map(|element| element.site).collect();
         assert_eq!(order, [attention[1], attention[0], ffn[1], ffn[0]]);
+    }
+
+    #[test]
+    fn what_is_left_of_a_block_is_one_block_in_any_order() {
+        for strategy in [Strategy::Random, Strategy::Taylor, Strategy::Paper] {
+            let settings = settings(strategy, Focus::Speed, &[Economy::Width]);
+            let tried = searching(&model(), &settings, 12, |search| {
+                search.run().unwrap();
+                search.tried.iter().flat_map(|tried| tried.recipe.left.values().cloned()).collect::<Vec<_>>()
+            });
+            assert!(tried.iter().any(|left| matches!(left, Left::Only(units) if !units.is_empty())), "{strategy:?}");
+            for left in tried {
+                let Left::Only(units) = left else { continue };
+                let gap = units.windows(2).find(|pair| pair[1] != pair[0] + 1);
+                assert_eq!(gap, None, "{strategy:?}: {units:?}");
+            }
+        }
     }
 
     /// What is tried of sites that may all be approximated, and what is kept.
