@@ -3,6 +3,7 @@
 
 use crate::search::{Economy, Settings, Strategy};
 use crate::{Anatomy, Kind};
+use sparing_model::HeadKind;
 use sparing_tasks::Random;
 use std::cmp::Reverse;
 
@@ -69,6 +70,12 @@ pub fn queue(anatomy: &Anatomy, weight: &Weight, settings: &Settings) -> Vec<Ele
         random.shuffle(parts);
     }
     queue
+}
+
+/// Whether the queue begins at the bottom where nobody says: understanding a text needs what is near, which lower layers know,
+/// so the top can be spared; predicting the next word needs what is far, which upper layers know (Section 4 and Appendix D).
+pub fn bottom_first(head: HeadKind) -> bool {
+    matches!(head, HeadKind::CausalLm | HeadKind::MaskedLm)
 }
 
 /// A site's elements of one granularity, as far as they are on the menu.
@@ -171,6 +178,12 @@ mod tests {
         assert_eq!(coarse(&[1.9, 2.04, 1.26, 0.12]), [4, 4, 2, 0]);
         assert_eq!(coarse(&[0.0, 0.0]), [0, 0]);
         assert!(coarse(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_task_says_which_end_matters_less() {
+        let heads = [HeadKind::Classify, HeadKind::Regress, HeadKind::Answer, HeadKind::CausalLm, HeadKind::MaskedLm];
+        assert_eq!(heads.map(bottom_first), [false, false, false, true, true]);
     }
 
     #[test]

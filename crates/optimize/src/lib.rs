@@ -31,7 +31,7 @@ mod workshop;
 pub use anatomy::{Anatomy, Kind, Site};
 pub use contest::{Contest, Contestant, contest};
 pub use costs::Costs;
-pub use elements::{Element, Weight, queue as element_queue};
+pub use elements::{Element, Weight, bottom_first, queue as element_queue};
 pub use journal::Journal;
 pub use judge::{Elsewhere, Judge, Verdict, answers, executor, without_intervals};
 pub use recipe::{Left, Recipe};

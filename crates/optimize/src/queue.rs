@@ -40,7 +40,8 @@ pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
         Strategy::TopLayers => top_layers(search, &mut state),
         _ => {
             let elements = ordered(search, &state)?;
-            (search.tell)(Event::Phase("elements", elements.len()));
+            let end = if search.settings.bottom_first { "bottom" } else { "top" };
+            (search.tell)(Event::Phase(&format!("elements from the {end}"), elements.len()));
             walk(search, &mut state, elements)?;
             stored(search, &state)?;
             approximate(search, &mut state)

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use data::DataArgs;
 use sparing_engine::Options as EngineOptions;
 use sparing_model::{Model, Precision};
-use sparing_optimize::{Economy, Settings, Strategy};
+use sparing_optimize::{Economy, Settings, Strategy, bottom_first};
 use sparing_report::Focus;
 use sparing_tasks::{Bootstrap, Options};
 use std::path::PathBuf;
@@ -85,9 +85,10 @@ pub struct OptimizeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     group: Option<usize>,
 
-    /// Strategies that go layer by layer begin with this end of the network
-    #[arg(long, value_enum, value_name = "END", default_value = "top")]
-    from: EndArg,
+    /// Strategies that go layer by layer begin with this end of the network [default: bottom for language models, whose upper layers
+    /// matter most, else top]
+    #[arg(long, value_enum, value_name = "END")]
+    from: Option<EndArg>,
 
     /// Accept a step only if most rows do not get worse by it
     #[arg(long)]
@@ -285,7 +286,10 @@ impl OptimizeArgs {
             strategy,
             menu,
             group: self.group.unwrap_or(strategy.group()).min(width.div_ceil(4).max(1)),
-            bottom_first: self.from == EndArg::Bottom,
+            bottom_first: match self.from {
+                Some(end) => end == EndArg::Bottom,
+                None => bottom_first(model.architecture.head.kind),
+            },
             most_rows: self.most_rows,
             seed: self.seed,
             trials: self.trials,
