@@ -107,3 +107,9 @@ fn most_rows_may_not_get_worse_if_that_matters() {
     assert!(any["chosen"].is_u64() && most["chosen"].is_null(), "{} {}", any["chosen"], most["chosen"]);
     assert!(most["notes"].to_string().contains("makes most rows worse"), "{}", most["notes"]);
 }
+
+#[test]
+fn what_needs_training_says_so_and_why() {
+    let told = sparing(&["optimize", "--strategy", "paper", "--analysis", "finetune"]).error(2);
+    assert!(told.contains("--recover") && told.contains("evaluation alone"), "{told}");
+}

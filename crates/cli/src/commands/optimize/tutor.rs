@@ -24,7 +24,7 @@ pub struct TutorArgs {
     pub recover: bool,
 
     /// How to find out what an element is worth: by evaluation alone, or by training without it for a while (the published way, and slow)
-    #[arg(long, value_enum, value_name = "HOW", default_value = "evaluate", requires = "recover")]
+    #[arg(long, value_enum, value_name = "HOW", default_value = "evaluate")]
     pub analysis: AnalysisArg,
 
     /// Rows that such a training sees once
@@ -251,6 +251,13 @@ pub fn elsewhere(args: &TutorArgs) -> Result<Option<Box<Elsewhere<'static>>>, Fa
 
 /// Refuses what this program cannot do, before any work is done.
 pub fn check(args: &TutorArgs) -> Result<(), Failure> {
+    if !args.recover && args.analysis == AnalysisArg::Finetune {
+        return Err(Failure::Usage(
+            "--analysis finetune trains every trial, and what it finds has to be trained to the end: add --recover (and --train \
+             PATH, unless the task has a train part), or leave it out to judge by evaluation alone"
+                .into(),
+        ));
+    }
     if !args.recover {
         return Ok(());
     }
