@@ -16,6 +16,9 @@ const FILES: [(&str, &[u8]); 6] = [
     ("special_tokens_map.json", include_bytes!("../model/special_tokens_map.json")),
 ];
 
+/// Its card: what it begins with, how it was made, and its licence.
+pub const CARD: &str = include_str!("../model/README.md");
+
 /// Reads the built-in model.
 pub fn model(options: &LoadOptions) -> Result<Model, Error> {
     let files = FILES.iter().map(|(name, content)| (name.to_string(), *content)).collect();

@@ -292,6 +292,12 @@ fn the_card_says_what_the_hub_reads() {
     assert!(card.contains("      value: 0.9106\n") && card.contains("91.06% (89.1 to 92.8)"));
     assert!(card.contains("    sparing optimize example/bert-base-sst2 --task sst2"));
     assert!(card.contains("other programs fail to load them"));
+    // A directory has no name on the Hub; what it was made from has.
+    let mut local = example();
+    local.model.hub = None;
+    let base = BaseCard { base_model: Some("org/older".into()), ..base };
+    assert!(local.card(&base).contains("\nbase_model: org/older\n"));
+    assert!(example().card(&base).contains("\nbase_model: example/bert-base-sst2\n"));
     let as_it_came = Report { chosen: None, ..example() };
     assert!(as_it_came.card(&base).contains("other programs read them as before"));
 }

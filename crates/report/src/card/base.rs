@@ -9,6 +9,8 @@ pub struct BaseCard {
     pub license_name: Option<String>,
     /// Where its text is, where the identifier is `other`.
     pub license_link: Option<String>,
+    /// What it was made from itself.
+    pub base_model: Option<String>,
     /// Languages of the model.
     pub language: Vec<String>,
     /// What it was trained on.
@@ -59,6 +61,7 @@ impl BaseCard {
             "license" => self.license = Some(value),
             "license_name" => self.license_name = Some(value),
             "license_link" => self.license_link = Some(value),
+            "base_model" => self.base_model = Some(value),
             "pipeline_tag" => self.pipeline_tag = Some(value),
             "language" => self.language.push(value),
             "datasets" => self.datasets.push(value),
@@ -74,13 +77,13 @@ mod tests {
 
     #[test]
     fn plain_keys_and_lists_are_read() {
-        let readme = "---\nlanguage: en\ntags:\n- exbert\n  - \"a b\"\nlicense: apache-2.0 # as the code\ndatasets: [bookcorpus, 'wikipedia']\n\
+        let readme = "---\nlanguage: en\nbase_model: owner/name\ntags:\n- exbert\n  - \"a b\"\nlicense: apache-2.0 # as the code\ndatasets: [bookcorpus, 'wikipedia']\n\
                       model-index:\n- name: x\n  results:\n  - task:\n      type: y\n---\nlicense: mit\n";
         let card = BaseCard::parse(readme);
         assert_eq!(card.license.as_deref(), Some("apache-2.0"));
         assert_eq!((card.language, card.tags), (vec!["en".to_owned()], vec!["exbert".to_owned(), "a b".to_owned()]));
         assert_eq!(card.datasets, ["bookcorpus", "wikipedia"]);
-        assert_eq!(card.pipeline_tag, None);
+        assert_eq!((card.pipeline_tag, card.base_model.as_deref()), (None, Some("owner/name")));
     }
 
     #[test]

@@ -30,8 +30,9 @@ impl Report {
         }
         write_list(out, "language", &base.language)?;
         write_list(out, "datasets", &base.datasets)?;
-        if let Some(hub) = hub {
-            writeln!(out, "base_model: {}", quoted(hub))?;
+        // A model that is nowhere to be found by a name of its own was made from one that is.
+        if let Some(name) = hub.or(base.base_model.as_deref()) {
+            writeln!(out, "base_model: {}", quoted(name))?;
         }
         if let Some(tag) = &base.pipeline_tag {
             writeln!(out, "pipeline_tag: {}", quoted(tag))?;
