@@ -120,8 +120,13 @@ pub struct ModelOrShapeArgs {
 impl ModelOrShapeArgs {
     /// Reads or makes the model.
     pub fn open(&self) -> Result<Model, Failure> {
+        self.open_for(&[])
+    }
+
+    /// Reads or makes the model. A shape is made for texts of these lengths.
+    pub fn open_for(&self, lengths: &[usize]) -> Result<Model, Failure> {
         match (&self.model, self.shape) {
-            (_, Some(shape)) => shape.model(),
+            (_, Some(shape)) => shape.model_for(lengths.iter().copied().max().unwrap_or(0)),
             (name, None) => load::open(name.as_deref().unwrap_or(load::BUILTIN), None),
         }
     }

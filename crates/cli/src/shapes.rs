@@ -3,11 +3,15 @@
 //! Time and memory do not depend on what a network has learnt; its answers do, so a shape can be inspected and
 //! timed but not run or evaluated.
 
+use crate::console;
 use crate::failure::Failure;
 use crate::parameters::{Reference, Role, references};
 use crate::stats::Random;
 use sparing_model::{Architecture, Model, Plan, Weights};
 use std::collections::BTreeMap;
+
+/// Tokens that a shape may be asked to take.
+const MOST_TOKENS: usize = 1 << 16;
 
 /// A published shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -103,14 +107,40 @@ impl Shape {
 
     /// The architecture of this shape.
     pub fn architecture(self) -> Result<Architecture, Failure> {
+        self.with_positions(0)
+    }
+
+    /// The same for texts of so many tokens: a position more is a row more of a table, and costs nothing but that.
+    fn with_positions(self, more: usize) -> Result<Architecture, Failure> {
         // Published files leave a decoder out that is the word table once more.
         let has = |name: &str| name != "lm_head.weight";
-        Ok(Architecture::from_config(self.config().as_bytes(), None, &has)?)
+        let mut config: serde_json::Value =
+            serde_json::from_str(&self.config()).map_err(|e| Failure::new(format!("{}: {e}", self.name())))?;
+        for key in ["max_position_embeddings", "n_positions", "n_ctx"] {
+            if let Some(positions) = config[key].as_u64() {
+                config[key] = (positions + more as u64).into();
+            }
+        }
+        Ok(Architecture::from_config(config.to_string().as_bytes(), None, &has)?)
     }
 
     /// A model of this shape with random weights in memory.
-    pub fn model(self) -> Result<Model, Failure> {
-        let architecture = self.architecture()?;
+    #[cfg(test)]
+    fn model(self) -> Result<Model, Failure> {
+        self.model_for(0)
+    }
+
+    /// A model of this shape with random weights in memory, with positions for so many tokens at least.
+    pub fn model_for(self, tokens: usize) -> Result<Model, Failure> {
+        let most = self.architecture()?.max_tokens.unwrap_or(usize::MAX);
+        if tokens > MOST_TOKENS {
+            return Err(Failure::Usage(format!("--length {tokens}: a shape takes at most {MOST_TOKENS} tokens")));
+        }
+        if tokens > most {
+            let name = self.name();
+            console::note(&format!("{name} takes {most} tokens as published; here it has positions for {tokens}"));
+        }
+        let architecture = self.with_positions(tokens.saturating_sub(most))?;
         let weights = Weights::from_bytes(random_weights(&references(&architecture)))?;
         Ok(Model::new(architecture, Plan::default(), weights))
     }
@@ -188,6 +218,14 @@ mod tests {
         }
         let gpt2: usize = count(&references(&Shape::Gpt2.architecture().unwrap())).values().sum();
         assert_eq!(gpt2, 124_439_808);
+    }
+
+    #[test]
+    fn shapes_take_longer_texts_than_published() {
+        for (shape, most) in [(Shape::BertBase, 512), (Shape::RobertaBase, 512), (Shape::Gpt2, 1024)] {
+            let (published, longer) = (shape.with_positions(0).unwrap(), shape.with_positions(4096 - most).unwrap());
+            assert_eq!((published.max_tokens, longer.max_tokens), (Some(most), Some(4096)), "{}", shape.name());
+        }
     }
 
     #[test]

@@ -63,6 +63,34 @@ fn a_picture_is_drawn() {
 }
 
 #[test]
+fn what_chosen_keys_save_shows_beside_exact_attention() {
+    let model = fixture("bert-classify-text");
+    let args = ["inspect", &model, "--length", "32", "--repeats", "2", "--attention", "sign:8"];
+    let json = sparing(&[&args[..], &["--json"]].concat()).json();
+    let chosen = &json["costs"][0]["chosen"];
+    assert_eq!(chosen["attention"], "exact,keys=8");
+    for [exact, with] in [&chosen["attention_seconds"], &chosen["seconds"]].map(|pair| [&pair[0], &pair[1]]) {
+        assert!(exact.as_f64().unwrap() > 0.0 && with.as_f64().unwrap() > 0.0);
+    }
+    let shown = sparing(&args).ok();
+    assert!(shown.contains("with exact,keys=8") && shown.contains("times faster"), "{shown}");
+    // Texts tell what tokens and values save; lengths do not.
+    let (_folder, texts) = file("texts.txt", "a film\nthe plot is thin and the actors are not good at all\n");
+    sparing(&["inspect", &model, "--data", &texts, "--repeats", "1", "--attention", "exact,drop=0.6"]).ok();
+    let told = sparing(&["inspect", &model, "--length", "32", "--attention", "exact,drop=0.6"]).error(2);
+    assert!(told.contains("goes by the text") && told.contains("sign:64"), "{told}");
+}
+
+#[test]
+fn a_shape_takes_longer_texts_than_published() {
+    let ran = sparing(&["inspect", "--shape", "electra-small", "--length", "600", "--repeats", "1", "--json"]);
+    assert!(ran.err.contains("512 tokens as published"), "{}", ran.err);
+    assert_eq!(ran.json()["costs"][0]["tokens"], 600);
+    let told = sparing(&["inspect", "--shape", "electra-small", "--length", "999999"]).error(2);
+    assert!(told.contains("at most 65536"), "{told}");
+}
+
+#[test]
 fn every_family_can_be_inspected() {
     for entry in std::fs::read_dir(fixture(".")).unwrap() {
         let path = entry.unwrap().path();

@@ -1,5 +1,6 @@
 //! FLOPs and time of some work, by part and by layer.
 
+use super::chosen::Chosen;
 use super::economies::Economies;
 use crate::commands::bench::{Output, batch_of};
 use crate::failure::Failure;
@@ -38,6 +39,11 @@ impl Work {
         let batches = sequences.chunks(batch).map(|part| Batch { sequences: part.to_vec(), wanted: Wanted::Head });
         Work { name, batches: batches.collect() }
     }
+
+    /// The batches that are timed.
+    pub fn timed(&self) -> &[Batch] {
+        &self.batches[..self.batches.len().min(MOST_BATCHES)]
+    }
 }
 
 /// Amounts by part.
@@ -62,6 +68,9 @@ pub struct Cost {
     pub layers: Vec<LayerCost>,
     /// What was saved.
     pub economies: Economies,
+    /// What an economy of attention saves, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Chosen>,
 }
 
 /// One layer's share.
@@ -90,7 +99,7 @@ impl Cost {
                 *flops.entry(Part::of(part.name)).or_default() += part.flops as f64;
             }
         }
-        let timed = &work.batches[..work.batches.len().min(MOST_BATCHES)];
+        let timed = work.timed();
         let mut seconds = ByPart::new();
         let mut layers: BTreeMap<usize, ByPart> = BTreeMap::new();
         // Scaled up where only a part of the batches is timed.
@@ -118,6 +127,7 @@ impl Cost {
             economies: Economies::count(engine, &work.batches, time_all_rows(engine, timed, repeats)?),
             flops,
             seconds,
+            chosen: None,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! `sparing inspect`: what a network is made of and where its cost lies; with a text, what economised values do to it.
 
+mod chosen;
 mod cost;
 mod economies;
 mod left;
@@ -24,8 +25,9 @@ use std::path::PathBuf;
 /// The economies change no answer: no padding is computed, the last layer computes only the rows that the head reads,
 /// and identical inputs of a batch are computed once.
 ///
-/// With a text and --attention: what is spent on every token's values, layer by layer, the error that makes beside the
-/// bound the theory gives, and what becomes of the answer.
+/// With --attention: what that saves of attention's time and of the whole, beside exact attention. With a text besides: what is
+/// spent on every token's values, layer by layer, the error that makes beside the bound the theory gives, and what becomes of
+/// the answer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,10 +35,12 @@ Examples:
   sparing inspect MODEL --length 128,512 --svg cost.svg   a picture of the cost at two lengths
   sparing inspect MODEL --data reviews.csv --batch 16     with the lengths of your own texts
   sparing inspect MODEL --layers                          the layers one by one
+  sparing inspect --shape minilm-l6 --length 512,1024,4096 --attention exact,keys=auto   what sign matching saves
   sparing inspect MODEL \"a funny film\" --attention mca:0.4   what is spent on every token
   sparing inspect \"a funny film\" --attention mca:0.4 --svg v.svg   drawn; the built-in model
 
---attention shows what is done to a text, and needs one. A text in MODEL's place has spaces.")]
+What --attention saves at a length is known for chosen keys; the rest goes by the text, and needs one, or --data. A text in
+MODEL's place has spaces.")]
 pub struct InspectArgs {
     #[command(flatten)]
     model: ModelOrShapeArgs,
@@ -119,10 +123,15 @@ fn check(args: &InspectArgs, first: bool) -> Result<(), Failure> {
             None => Ok(()),
         };
     }
-    if args.attention.attention.is_some() || args.attention.calibration.is_some() {
+    let chosen = args.attention.attention.as_ref();
+    if args.data.is_none() && chosen.is_some_and(|plan| plan.mca.is_some() || plan.tokens.is_some()) {
         return usage(
-            "--attention shows what is done to a text; give one: sparing inspect MODEL \"a text\" --attention …",
+            "--attention: what tokens or values save goes by the text; give one (sparing inspect MODEL \"a text\" --attention …), or \
+             --data FILE; at a --length alone there is only keys: exact,keys=64 or sign:64",
         );
+    }
+    if chosen.is_none() && args.attention.calibration.is_some() {
+        return usage("--calibration is for --attention, which is missing");
     }
     match args.pair.is_some() && args.data.is_none() {
         true => usage("--pair is a second text, and the first is missing; or a column of --data, which is missing"),
@@ -133,17 +142,20 @@ fn check(args: &InspectArgs, first: bool) -> Result<(), Failure> {
 /// What the model is made of and what it costs.
 fn costs(args: &InspectArgs) -> Result<(), Failure> {
     let (batch, repeats) = (args.batch.unwrap_or(1), args.repeats.unwrap_or(7));
-    let model = args.model.open()?;
+    let model = args.model.open_for(&args.length)?;
     let lengths = bench::lengths(&model.architecture, &args.length)?;
     let engine = Engine::compile(&model, &args.machine.options())?;
     let works = match &args.data {
         Some(path) => vec![cost::Work::from_texts(&texts(args, path, &model)?, batch)],
         None => lengths.iter().map(|&n| cost::Work::uniform(&model.architecture, batch, n)).collect(),
     };
+    let rivals = args.attention.attention.as_ref().map(|_| chosen::Rivals::compile(args, &model)).transpose()?;
     let mut costs = Vec::new();
     for work in &works {
         interrupt::check()?;
-        costs.push(cost::Cost::measure(&engine, work, repeats)?);
+        let mut cost = cost::Cost::measure(&engine, work, repeats)?;
+        cost.chosen = rivals.as_ref().map(|rivals| rivals.race(work, repeats)).transpose()?;
+        costs.push(cost);
     }
     let report = report::Report::new(args.model.name(), &model, &engine, costs);
     if let Some(path) = &args.svg {

@@ -102,6 +102,10 @@ impl Report {
             }
             out.line("")?;
             print_economies(&cost.economies, out)?;
+            if let Some(chosen) = &cost.chosen {
+                out.line("")?;
+                chosen.print(out)?;
+            }
         }
         Ok(())
     }
