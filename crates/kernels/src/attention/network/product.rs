@@ -81,8 +81,10 @@ unsafe fn tile<S: Simd, const ROWS: usize, const PAIRS: bool>(left: Left, right:
     let panel = 2 * S::LANES;
     let Place { data, element, stride } = goal.to;
     let size = if element == Element::F32 { 4 } else { 2 };
+    let least = if goal.relu { 0.0 } else { f32::NEG_INFINITY };
     // SAFETY: the caller's promise.
     unsafe {
+        let floor = S::splat(least);
         for first in (0..goal.columns).step_by(panel) {
             let start = goal.start.add(first);
             let mut sums = [[S::load(start), S::load(start.add(S::LANES))]; ROWS];
@@ -104,18 +106,33 @@ unsafe fn tile<S: Simd, const ROWS: usize, const PAIRS: bool>(left: Left, right:
                 a = a.wrapping_add(4);
                 b = b.wrapping_add(panel);
             }
-            for (row, sums) in sums.into_iter().enumerate() {
-                for (at, sum) in [(first, sums[0]), (first + S::LANES, sums[1])] {
-                    if at >= goal.columns {
-                        continue;
+            // What is no part of a whole panel is rare: short and without branches otherwise, so that sums stay in registers.
+            let to = data.add(first * size);
+            match (element, first + panel <= goal.columns) {
+                (Element::F32, true) => {
+                    for (row, sums) in sums.iter().enumerate() {
+                        let to = to.add(row * stride * size).cast::<f32>();
+                        S::store(to, S::max(floor, sums[0]));
+                        S::store(to.add(S::LANES), S::max(floor, sums[1]));
                     }
-                    let sum = if goal.relu { S::max(S::splat(0.0), sum) } else { sum };
-                    let (n, p) = (S::LANES.min(goal.columns - at), data.add((row * stride + at) * size));
-                    match (element, n == S::LANES) {
-                        (Element::F32, true) => S::store(p.cast(), sum),
-                        (Element::F32, false) => S::store_n(p.cast(), sum, n),
-                        (Element::Bf16, true) => S::store_bf16(p.cast(), sum),
-                        (Element::Bf16, false) => S::store_bf16_n(p.cast(), sum, n),
+                }
+                (Element::Bf16, true) => {
+                    for (row, sums) in sums.iter().enumerate() {
+                        let to = to.add(row * stride * size).cast::<u16>();
+                        S::store_bf16(to, S::max(floor, sums[0]));
+                        S::store_bf16(to.add(S::LANES), S::max(floor, sums[1]));
+                    }
+                }
+                (_, false) => {
+                    for (row, sums) in sums.into_iter().enumerate() {
+                        for (at, sum) in [(0, sums[0]), (S::LANES, sums[1])] {
+                            let n = S::LANES.min((goal.columns - first).saturating_sub(at));
+                            let to = to.wrapping_add((row * stride + at) * size);
+                            match element {
+                                Element::F32 => S::store_n(to.cast(), S::max(floor, sum), n),
+                                Element::Bf16 => S::store_bf16_n(to.cast(), S::max(floor, sum), n),
+                            }
+                        }
                     }
                 }
             }
