@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::program::{Op, Part, PoolKind, Program, Segment};
-use sparing_kernels::Activation;
+use sparing_kernels::{Activation, Format};
 use sparing_model::NormKind;
 use std::collections::HashSet;
 
@@ -44,6 +44,8 @@ pub struct StepInfo {
     pub shared: bool,
     /// What it computes beside sums, products and comparisons.
     pub functions: &'static [Function],
+    /// Whether its products are of bytes: a linear map in int8, a network in softmax's place where texts are not short.
+    pub bytes: bool,
 }
 
 /// What is neither a sum, nor a product, nor a comparison.
@@ -81,15 +83,20 @@ impl Engine {
         let e = &self.architecture.embeddings;
         let mut steps = Vec::new();
         let mut seen = HashSet::new();
-        let mut add = |name: &str, layer: Option<usize>, part: Part, kind, shape, parameters, shared, functions| {
-            let name = layer.map_or(name.to_string(), |layer| format!("layer {layer} {name}"));
-            steps.push(StepInfo { name, layer, part: part.name(), kind, shape, parameters, shared, functions });
-        };
+        // The last: what it computes beside sums, products and comparisons, and whether its products are of bytes.
+        type Arithmetic = (&'static [Function], bool);
+        let mut add =
+            |name: &str, layer: Option<usize>, part: Part, kind, shape, parameters, shared, how: Arithmetic| {
+                let name = layer.map_or(name.to_string(), |layer| format!("layer {layer} {name}"));
+                let (part, (functions, bytes)) = (part.name(), how);
+                steps.push(StepInfo { name, layer, part, kind, shape, parameters, shared, functions, bytes });
+            };
         for segment in &program.segments {
             match segment {
                 Segment::RowLocal(local) => {
                     for step in &local.steps {
                         let width = step.op.output().width();
+                        let bytes = matches!(step.op, Op::Linear { matrix, .. } if self.in_bytes(matrix));
                         let (kind, shape, parameters, shared) = match step.op {
                             Op::Words { .. } => (StepKind::Lookup, (width, 1), e.vocabulary * e.width, false),
                             Op::AddPlaces { .. } => {
@@ -116,7 +123,7 @@ impl Engine {
                             shape,
                             parameters,
                             shared,
-                            self.functions(&step.op),
+                            (self.functions(&step.op), bytes),
                         );
                     }
                 }
@@ -126,16 +133,26 @@ impl Engine {
                     let shape = (packed.matrix.outputs(), packed.matrix.inputs());
                     let shared = !seen.insert((0, matrix));
                     let layer = Some(values.attend.layer);
-                    add("value", layer, Part::Qkv, StepKind::Linear, shape, packed.parameters(), shared, SOFTMAX);
+                    add(
+                        "value",
+                        layer,
+                        Part::Qkv,
+                        StepKind::Linear,
+                        shape,
+                        packed.parameters(),
+                        shared,
+                        (SOFTMAX, self.in_bytes(matrix)),
+                    );
                 }
                 Segment::Attend(a) => {
                     let shape = (a.heads, a.head_width);
                     let network = a.network.map(|number| &self.machine.constants.networks[number]);
                     let parameters = network.map_or(0, |network| network.parameters());
-                    let functions = if network.is_some() { &[] } else { SOFTMAX };
+                    // A network's ranges are found, and inverted, without a division.
+                    let how: Arithmetic = network.map_or((SOFTMAX, false), |network| (&[], network.in_bytes()));
                     let shared = a.network.is_some_and(|number| !seen.insert((3, number)));
                     let part = Part::Scores;
-                    add("attention", Some(a.layer), part, StepKind::Attention, shape, parameters, shared, functions);
+                    add("attention", Some(a.layer), part, StepKind::Attention, shape, parameters, shared, how);
                 }
                 Segment::Select(select) => {
                     let shape = (select.attend.heads, 1);
@@ -147,29 +164,34 @@ impl Engine {
                         shape,
                         0,
                         false,
-                        SOFTMAX,
+                        (SOFTMAX, false),
                     );
                 }
                 Segment::Drop([x, _]) => {
-                    add("drop rows", None, Part::Importance, StepKind::Move, (x.width(), 1), 0, false, &[]);
+                    add("drop rows", None, Part::Importance, StepKind::Move, (x.width(), 1), 0, false, (&[], false));
                 }
                 Segment::Gather { to, .. } => {
-                    add("gather rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false, &[]);
+                    add("gather rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false, (&[], false));
                 }
                 Segment::Scatter { to, .. } => {
-                    add("scatter rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false, &[]);
+                    add("scatter rows", None, Part::Head, StepKind::Move, (to.width(), 1), 0, false, (&[], false));
                 }
                 Segment::Pool { kind, to, .. } => {
                     let functions: &[Function] = if *kind == PoolKind::Mean { &[Function::Division] } else { &[] };
-                    add("pool", None, Part::Head, StepKind::Pool, (to.width(), 1), 0, false, functions);
+                    add("pool", None, Part::Head, StepKind::Pool, (to.width(), 1), 0, false, (functions, false));
                 }
             }
         }
         if program.normalise {
             let width = program.output.width();
-            add("unit length", None, Part::Head, StepKind::Norm, (width, 1), 0, false, NORM);
+            add("unit length", None, Part::Head, StepKind::Norm, (width, 1), 0, false, (NORM, false));
         }
         steps
+    }
+
+    /// Whether a linear map multiplies bytes.
+    fn in_bytes(&self, matrix: usize) -> bool {
+        self.machine.constants.matrices[matrix].matrix.format() == Format::Int8
     }
 
     /// What a row-local step computes beside sums, products and comparisons.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Golden, fixture};
 use sparing_engine::{Engine, Options};
-use sparing_model::{Batch, Executor, Model, Precision, Wanted};
+use sparing_model::{Batch, Executor, Functions, Model, Precision, SoftmaxNetwork, Wanted};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,11 +31,18 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn only_outputs_are_allocated_after_warm_up() {
-    for name in
-        ["bert-classify", "bert-token", "mpnet-classify", "longformer-classify", "mobilebert-mlm", "xlnet-token"]
-    {
+    let names =
+        ["bert-classify", "bert-token", "mpnet-classify", "longformer-classify", "mobilebert-mlm", "xlnet-token"];
+    // The last with networks in softmax's place.
+    for (name, network) in names.map(|name| (name, false)).into_iter().chain([("bert-token", true)]) {
         let directory = fixture(name);
-        let (model, golden) = (Model::load(&directory).unwrap(), Golden::read(&directory));
+        let (mut model, golden) = (Model::load(&directory).unwrap(), Golden::read(&directory));
+        if network {
+            let longest = golden.sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap();
+            let functions = Functions::all(SoftmaxNetwork { tokens: longest, shared: false, keys: None });
+            let fill = &mut |_: &str, shape: &[usize]| vec![0.01; shape.iter().product()];
+            model = model.with_functions(&functions, fill).unwrap();
+        }
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
             let options = Options { threads: 2, precision: Some(precision), ..Options::default() };
             let engine = Engine::compile(&model, &options).unwrap();

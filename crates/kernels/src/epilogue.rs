@@ -129,6 +129,11 @@ impl Finish {
         Finish { bias, activation, residual: None, residual_scale: bias, training: Training::Nothing, out }
     }
 
+    /// Only a number per output is added.
+    pub(crate) fn biased(out: Place, bias: *const f32) -> Finish {
+        Finish { bias, ..Finish::plain(out) }
+    }
+
     /// What follows a product in training; all f32.
     pub(crate) fn training(after: &After, activated: Option<(Activation, RowsMut)>, out: &mut RowsMut) -> Finish {
         let (activation, training) = match (after.slope, activated) {

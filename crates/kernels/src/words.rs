@@ -58,8 +58,9 @@ kernel!(
     pub(crate) side_by_side_at = side_by_side(from: *const u32, step_from: usize, rows: usize, words: usize, to: *mut u32, step_to: usize)
 );
 
+/// `n` elements from `at` on; the other lanes are zero.
 #[inline(always)]
-unsafe fn load_element<S: Simd, const BF16: bool>(p: *const u8, at: usize, n: usize) -> S::F {
+pub(crate) unsafe fn load_element<S: Simd, const BF16: bool>(p: *const u8, at: usize, n: usize) -> S::F {
     unsafe {
         match (BF16, n == S::LANES) {
             (false, true) => S::load(p.cast::<f32>().add(at)),

@@ -1,16 +1,14 @@
 //! A network in softmax's place, as the kernel wants it: projections of keys and values are fused with its two maps.
 
-use sparing_kernels::Element;
-use sparing_kernels::attention::ShareNetwork as Kernel;
+use sparing_kernels::attention::{Heads, ShareNetwork as Kernel};
 use sparing_model::{Error, Linear, ShareNetwork, Weights};
 
 /// `relu(W1 E (scale · s) + b1)ᵀ W2ᵀ F + b2ᵀ F` for a row s of scores; without projections E and F are not there.
-/// `heads`: their width, and the element of queries, keys and values.
 pub(crate) fn share_network(
     weights: &Weights,
     network: &ShareNetwork,
     scale: f32,
-    heads: (usize, Element),
+    heads: Heads,
 ) -> Result<Kernel, Error> {
     let matrix = |linear: &Linear| -> Result<Vec<f64>, Error> {
         Ok(weights.matrix(linear)?.into_iter().map(f64::from).collect())

@@ -6,7 +6,7 @@ mod common;
 mod reference;
 
 use common::{Golden, distance, fixture};
-use sparing_engine::{Economies, Engine, Function, Options, StepInfo};
+use sparing_engine::{Economies, Engine, Function, Options, StepInfo, StepKind};
 use sparing_model::{
     Activations, Batch, Executor, Functions, Model, Precision, Quantization, Relu, Sequence, SoftmaxNetwork, Wanted,
 };
@@ -75,7 +75,7 @@ fn everything_is_what_the_paper_writes() {
             let hidden: Vec<Vec<f32>> = want.iter().map(flat).collect();
             let heads: Vec<Vec<f32>> =
                 want.iter().map(|rows| reference::head(&model, rows).iter().map(|x| *x as f32).collect()).collect();
-            for (precision, most) in [(Precision::F32, 1e-5), (Precision::Bf16, 6e-2), (Precision::Int8, 0.15)] {
+            for (precision, most) in [(Precision::F32, 1e-5), (Precision::Bf16, 6e-2), (Precision::Int8, 0.25)] {
                 for economies in [Economies::default(), Economies::none()] {
                     let engine = engine(&model, precision, economies);
                     let far = distance(&run(&engine, &texts, Wanted::Hidden), &hidden);
@@ -161,12 +161,18 @@ fn nothing_but_sums_products_and_comparisons_runs() {
             let activations = Activations { ranges, ..Activations::default() };
             model.plan.quantization = Some(Quantization { activations, ..Quantization::default() });
             assert_eq!(computed(&model), [], "{name}: no range is left to find, and nothing else to compute");
+            let products = [StepKind::Linear, StepKind::Attention];
+            for step in engine(&model, Precision::Int8, Economies::default()).steps() {
+                if step.layer.is_some() && products.contains(&step.kind) {
+                    assert!(step.bytes, "{name}: {} multiplies no bytes", step.name);
+                }
+            }
             let far = distance(
                 &run(&engine(&model, Precision::Int8, Economies::default()), &batch.sequences, Wanted::Hidden),
                 &run(&exact, &batch.sequences, Wanted::Hidden),
             );
             // Layers that share weights share a range, which is too wide for some of them.
-            assert!(far <= 0.15 || name.starts_with("albert"), "{name} {keys:?}: {far:e}");
+            assert!(far <= 0.25 || name.starts_with("albert"), "{name} {keys:?}: {far:e}");
         }
     }
     // The published model has them all.

@@ -15,7 +15,7 @@ use crate::simd::Level;
 use crate::{Aligned, PerWorker, Rows, RowsMut, Scratch, Team};
 pub use chosen::{By, Choice, attend_chosen};
 pub use importance::{Kept, Pooling, importance};
-pub use network::{ShareNetwork, attend_network};
+pub use network::{Heads, ShareNetwork, attend_network};
 use std::ops::Range;
 
 /// Working memory of one thread.

@@ -24,6 +24,19 @@ unsafe fn to_bf16(v: __m256) -> __m256i {
     }
 }
 
+/// The nearest bytes of four vectors: in every 128 bits four of the first, then four of the second ...
+#[inline(always)]
+unsafe fn to_bytes<const SIGNED: bool>([a, b, c, d]: [__m256; 4]) -> __m256i {
+    unsafe {
+        let low = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+        let high = _mm256_packs_epi32(_mm256_cvtps_epi32(c), _mm256_cvtps_epi32(d));
+        match SIGNED {
+            true => _mm256_packs_epi16(low, high),
+            false => _mm256_packus_epi16(low, high),
+        }
+    }
+}
+
 impl Simd for Avx2 {
     type F = __m256;
     const LANES: usize = 8;
@@ -93,6 +106,22 @@ impl Simd for Avx2 {
             let words = _mm256_cvtps_epi32(v);
             let shorts = _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
             _mm_storel_epi64(p.cast(), _mm_packus_epi16(shorts, shorts));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_quads<const SIGNED: bool>(p: *mut u32, four: [__m256; 4]) {
+        unsafe {
+            let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let bytes = _mm256_shuffle_epi8(to_bytes::<SIGNED>(four), _mm256_broadcastsi128_si256(order));
+            _mm256_storeu_si256(p.cast(), bytes);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_quads_across<const SIGNED: bool>(p: *mut u32, step: usize, four: [__m256; 4]) {
+        unsafe {
+            let bytes = to_bytes::<SIGNED>(four);
+            _mm_storeu_si128(p.cast(), _mm256_castsi256_si128(bytes));
+            _mm_storeu_si128(p.add(step).cast(), _mm256_extracti128_si256::<1>(bytes));
         }
     }
     #[inline(always)]

@@ -25,6 +25,19 @@ unsafe fn to_bf16<const BF16: bool>(v: __m512) -> __m256i {
     }
 }
 
+/// The nearest bytes of four vectors: in every 128 bits four of the first, then four of the second ...
+#[inline(always)]
+unsafe fn to_bytes<const SIGNED: bool>([a, b, c, d]: [__m512; 4]) -> __m512i {
+    unsafe {
+        let low = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+        let high = _mm512_packs_epi32(_mm512_cvtps_epi32(c), _mm512_cvtps_epi32(d));
+        match SIGNED {
+            true => _mm512_packs_epi16(low, high),
+            false => _mm512_packus_epi16(low, high),
+        }
+    }
+}
+
 impl<const BF16: bool> Simd for Avx512<BF16> {
     type F = __m512;
     const LANES: usize = 16;
@@ -83,6 +96,24 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     #[inline(always)]
     unsafe fn store_u8(p: *mut u8, v: __m512) {
         unsafe { _mm_storeu_si128(p.cast(), _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(v))) }
+    }
+    #[inline(always)]
+    unsafe fn store_quads<const SIGNED: bool>(p: *mut u32, four: [__m512; 4]) {
+        unsafe {
+            let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let bytes = _mm512_shuffle_epi8(to_bytes::<SIGNED>(four), _mm512_broadcast_i32x4(order));
+            _mm512_storeu_si512(p.cast(), bytes);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_quads_across<const SIGNED: bool>(p: *mut u32, step: usize, four: [__m512; 4]) {
+        unsafe {
+            let bytes = to_bytes::<SIGNED>(four);
+            _mm_storeu_si128(p.cast(), _mm512_castsi512_si128(bytes));
+            _mm_storeu_si128(p.add(step).cast(), _mm512_extracti32x4_epi32::<1>(bytes));
+            _mm_storeu_si128(p.add(2 * step).cast(), _mm512_extracti32x4_epi32::<2>(bytes));
+            _mm_storeu_si128(p.add(3 * step).cast(), _mm512_extracti32x4_epi32::<3>(bytes));
+        }
     }
     #[inline(always)]
     unsafe fn add(a: __m512, b: __m512) -> __m512 {

@@ -107,6 +107,30 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_i32(p: *const i32) -> Self::F;
     /// Rounds to the nearest integer in 0..=255 and stores bytes.
     unsafe fn store_u8(p: *mut u8, v: Self::F);
+    /// Four vectors to the nearest bytes, signed ones or not; word i is lane i's four bytes, the first one lowest.
+    #[inline(always)]
+    unsafe fn store_quads<const SIGNED: bool>(p: *mut u32, four: [Self::F; 4]) {
+        unsafe {
+            let bytes = to_bytes::<Self, SIGNED>(four);
+            for lane in 0..Self::LANES {
+                p.add(lane).write_unaligned(u32::from_le_bytes(bytes.map(|bytes| bytes[lane])));
+            }
+        }
+    }
+    /// The same where a word is of four neighbouring lanes: four words, one of each vector, then so many words further on
+    /// those of the next four lanes.
+    #[inline(always)]
+    unsafe fn store_quads_across<const SIGNED: bool>(p: *mut u32, step: usize, four: [Self::F; 4]) {
+        unsafe {
+            let bytes = to_bytes::<Self, SIGNED>(four);
+            for quad in 0..Self::LANES / 4 {
+                for (i, bytes) in bytes.iter().enumerate() {
+                    let word = u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * quad + byte]));
+                    p.add(quad * step + i).write_unaligned(word);
+                }
+            }
+        }
+    }
     unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sub(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
@@ -161,6 +185,23 @@ pub(crate) trait Simd: Copy {
     unsafe fn transpose_rows(row: impl Fn(usize) -> *const u32, rows: usize, to: *mut u32, step_to: usize);
     /// Brings a cache line near.
     unsafe fn prefetch(p: *const u32);
+}
+
+/// Four vectors rounded to bytes, as bits.
+#[inline(always)]
+unsafe fn to_bytes<S: Simd, const SIGNED: bool>(four: [S::F; 4]) -> [[u8; 16]; 4] {
+    let mut bytes = [[0u8; 16]; 4];
+    // Signed bytes are shifted by 128 on the way through unsigned ones; flipping the top bit shifts back.
+    let (shift, flip) = if SIGNED { (128.0, 0x80) } else { (0.0, 0) };
+    for (bytes, v) in bytes.iter_mut().zip(four) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let v = S::add(S::round(v), S::splat(shift));
+            S::store_u8(bytes.as_mut_ptr(), S::min(S::max(v, S::splat(0.0)), S::splat(255.0)));
+        }
+        bytes.iter_mut().for_each(|byte| *byte ^= flip);
+    }
+    bytes
 }
 
 /// Defines the run-time entry of a generic kernel: `entry(level, arguments)` runs `generic::<S>(arguments)`.

@@ -7,7 +7,8 @@ use crate::compile::network::share_network;
 use crate::keys::keys_by;
 use crate::program::{Attend, ChosenKeys, Full, Part, Positions, RowSet, Segment, Select, Values, View};
 use crate::relative::{Buckets, Relative};
-use sparing_kernels::Activation;
+use sparing_kernels::attention::Heads;
+use sparing_kernels::{Activation, Format};
 use sparing_model::{Attention, AttentionPosition, Error, GlobalTokens, Layer, LayerTokens, Source};
 
 impl<'a> Compiler<'a> {
@@ -144,7 +145,8 @@ impl<'a> Compiler<'a> {
     fn network(&mut self, attention: &'a Attention) -> Result<Option<usize>, Error> {
         let Some(network) = &attention.network else { return Ok(None) };
         let (weights, scale) = (self.collector.weights, attention.scale);
-        let heads = (attention.head_width, self.element);
+        let (width, bytes) = (attention.head_width, self.format == Format::Int8);
+        let heads = Heads { width, element: self.element, bytes };
         let make = || share_network(weights, network, scale, heads);
         self.collector.network(&format!("{network:?} {scale} {heads:?}"), make).map(Some)
     }

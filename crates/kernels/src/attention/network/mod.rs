@@ -4,10 +4,12 @@
 //! ways. `slots`: W1 goes to the keys and W2 to the values, `relu(q K'ᵀ + b1) V' + b2 V` with `K' = W1 K` and `V' = W2ᵀ V`;
 //! what was a key is a *slot* now, one for each inner number of the network. `scores`: scores, network, values, as written;
 //! less work for texts that are much shorter than the network is wide, and for one or two queries. A sequence of n tokens
-//! uses the first n columns of W1 and the first n rows of W2.
+//! uses the first n columns of W1 and the first n rows of W2. `bytes`: slots, with everything that is multiplied rounded to
+//! bytes.
 //!
 //! There is no exponential here, no division and no square root.
 
+mod bytes;
 mod product;
 mod scores;
 mod slots;
@@ -18,6 +20,7 @@ use crate::rows::{Element, Elements};
 use crate::simd::{Level, Simd, kernel};
 use crate::words::{lay_out, steps};
 use crate::{Aligned, Format, PerWorker, Rows, RowsMut, Scratch, Team, f32_to_bf16};
+use bytes::{ByteSpace, Bytes};
 use product::Left;
 
 /// A network in softmax's place, as attention uses it.
@@ -39,10 +42,23 @@ pub struct ShareNetwork {
     pairs: bool,
     /// Keys as the right side of a product: `[panels of slots][steps of tokens][panel]`.
     key_panels: Aligned<u32>,
-    /// Values in bf16, rows of whole pairs; empty where products are of f32.
+    /// Values in bf16, rows of whole pairs; empty where products are of f32 or bytes.
     narrow_values: Vec<u16>,
     /// Values of short texts as its right side: `[panels of short tokens][steps of slots][panel]`.
     short_values: Aligned<u32>,
+    /// The network in bytes, where slots are.
+    bytes: Option<Bytes>,
+}
+
+/// What a network will see, and how it multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heads {
+    /// Of one head.
+    pub width: usize,
+    /// Of queries, keys and values.
+    pub element: Element,
+    /// Slots are made and met in bytes.
+    pub bytes: bool,
 }
 
 /// Working memory.
@@ -60,6 +76,7 @@ pub(super) struct Space {
     rest: Aligned<f32>,
     zeros: Aligned<f32>,
     queries: Aligned<u16>,
+    bytes: ByteSpace,
 }
 
 impl Space {
@@ -91,15 +108,9 @@ fn place_of(job: &Job, query: usize) -> Place {
 
 impl ShareNetwork {
     /// From `relu(keys · s + bias)ᵀ · values + rest` for a row s of unscaled scores: keys and values `[slots, tokens]`, bias
-    /// `[slots]`, rest `[tokens]`. `head_width` and `element`: of the queries, keys and values that it will see.
-    pub fn new(
-        keys: &[f32],
-        bias: &[f32],
-        values: &[f32],
-        rest: &[f32],
-        (head_width, element): (usize, Element),
-    ) -> Self {
-        ShareNetwork::for_level(Level::active(), keys, bias, values, rest, (head_width, element))
+    /// `[slots]`, rest `[tokens]`.
+    pub fn new(keys: &[f32], bias: &[f32], values: &[f32], rest: &[f32], heads: Heads) -> Self {
+        ShareNetwork::for_level(Level::active(), keys, bias, values, rest, heads)
     }
 
     fn for_level(
@@ -108,24 +119,28 @@ impl ShareNetwork {
         bias: &[f32],
         values: &[f32],
         rest: &[f32],
-        (head_width, element): (usize, Element),
+        Heads { width: head_width, element, bytes }: Heads,
     ) -> ShareNetwork {
         let (tokens, slots) = (rest.len(), bias.len());
         assert!(tokens > 0 && slots > 0, "a network for no tokens");
         assert_eq!((keys.len(), values.len()), (slots * tokens, slots * tokens), "slots x tokens");
         let pairs = element == Element::Bf16 && level.multiplies_bf16();
-        // n² (head width + slots) for scores and network against 2 n slots head width for slots.
-        let short = (2 * slots * head_width / (slots + head_width)).min(tokens);
+        // n² (head width + slots) for scores and network against 2 n slots head width for slots. Bytes halve the latter;
+        // with what rounding takes they are as fast at three quarters of that length.
+        let quarters = if bytes { 3 } else { 4 };
+        let short = (quarters * slots * head_width / (2 * (slots + head_width))).min(tokens);
         let turned: Vec<f32> =
             (0..short).flat_map(|token| values.iter().skip(token).step_by(tokens).copied()).collect();
         let key_panels = side_by_side(level, pairs, Rows::f32(keys, tokens));
         let short_values = side_by_side(level, pairs, Rows::f32(&turned, slots));
+        let bytes = bytes.then(|| Bytes::new(level, keys, values, slots, tokens));
         let values = [values, rest].concat();
         let narrow = |row: &[f32]| -> Vec<u16> {
             let odd = (tokens % 2 == 1).then_some(0);
             row.iter().map(|x| f32_to_bf16(*x)).chain(odd).collect()
         };
-        let narrow_values = if pairs { values.chunks_exact(tokens).flat_map(narrow).collect() } else { Vec::new() };
+        let narrow_values =
+            if pairs && bytes.is_none() { values.chunks_exact(tokens).flat_map(narrow).collect() } else { Vec::new() };
         let whole = |numbers: &[f32]| {
             let zeros = numbers.len().next_multiple_of(level.panel()) - numbers.len();
             [numbers, &vec![0.0; zeros]].concat()
@@ -144,6 +159,7 @@ impl ShareNetwork {
             key_panels,
             narrow_values,
             short_values,
+            bytes,
         }
     }
 
@@ -158,6 +174,11 @@ impl ShareNetwork {
             true => queries * keys * (head_width + self.slots),
             false => (queries + keys) * self.slots * head_width,
         }
+    }
+
+    /// Whether slots are made and met in bytes.
+    pub fn in_bytes(&self) -> bool {
+        self.bytes.is_some()
     }
 
     /// Inner numbers of the network.
@@ -176,6 +197,7 @@ impl ShareNetwork {
             + self.key_panels.bytes()
             + 2 * self.narrow_values.len()
             + self.short_values.bytes()
+            + self.bytes.as_ref().map_or(0, Bytes::held)
     }
 
     fn by_scores(&self, queries: usize, keys: usize) -> bool {
@@ -252,7 +274,10 @@ pub fn attend_network(
             match job.q.count() {
                 0..=FEW => scores::few_at(network.level, job, network, space),
                 _ if job.k.count() <= network.short => scores::attend(job, network, &mut space.network),
-                _ => slots::attend(job, network, &mut space.network),
+                _ => match &network.bytes {
+                    Some(bytes) => bytes::attend(job, network, bytes, &mut space.network),
+                    None => slots::attend(job, network, &mut space.network),
+                },
             }
         }
     });

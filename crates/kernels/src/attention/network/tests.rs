@@ -39,7 +39,30 @@ fn slow(
     out
 }
 
-fn compare(lengths: &[usize], queries: usize, heads: usize, width: usize, tokens: usize, slots: usize, seed: u64) {
+/// Random sequences and a random network.
+pub(super) struct Case {
+    pub(super) q: Vec<f32>,
+    pub(super) k: Vec<f32>,
+    pub(super) v: Vec<f32>,
+    pub(super) spans: Vec<Span>,
+    heads: usize,
+    width: usize,
+    pub(super) keys: Vec<f32>,
+    pub(super) bias: Vec<f32>,
+    pub(super) values: Vec<f32>,
+    pub(super) rest: Vec<f32>,
+}
+
+/// Of numbers that bf16 can hold.
+pub(super) fn case(
+    lengths: &[usize],
+    queries: usize,
+    heads: usize,
+    width: usize,
+    tokens: usize,
+    slots: usize,
+    seed: u64,
+) -> Case {
     let all = heads * width;
     let mut spans = Vec::new();
     let (mut key, mut query) = (0, 0);
@@ -50,13 +73,17 @@ fn compare(lengths: &[usize], queries: usize, heads: usize, width: usize, tokens
     }
     let round = |x: Vec<f32>| x.into_iter().map(|x| bf16_to_f32(f32_to_bf16(x))).collect::<Vec<f32>>();
     let [q, k, v] = [(1, query * all), (2, key * all), (3, key * all)].map(|(i, n)| round(numbers(seed + i, n, 1.0)));
-    let (a, b) = (numbers(seed + 4, slots * tokens, 0.2), numbers(seed + 5, slots * tokens, 0.2));
+    let (keys, values) = (numbers(seed + 4, slots * tokens, 0.2), numbers(seed + 5, slots * tokens, 0.2));
     let (bias, rest) = (numbers(seed + 6, slots, 0.5), numbers(seed + 7, tokens, 0.1));
-    let want = slow((&q, &k, &v), (heads, width), &spans, (&a, &bias, &b, &rest));
-    let most = want.iter().fold(0f32, |m, x| m.max(x.abs())).max(1e-3);
+    Case { q, k, v, spans, heads, width, keys, bias, values, rest }
+}
+
+/// What the kernel makes of it.
+pub(super) fn run(case: &Case, network: &ShareNetwork, element: Element) -> Vec<f32> {
+    let all = case.heads * case.width;
     let attention = Attention {
-        heads,
-        head_width: width,
+        heads: case.heads,
+        head_width: case.width,
         scale: 1.0,
         causal: false,
         window: None,
@@ -65,27 +92,40 @@ fn compare(lengths: &[usize], queries: usize, heads: usize, width: usize, tokens
     };
     let team = Team::new(2);
     let scratch = PerWorker::new(2, Scratch::default);
+    let narrow = [&case.q, &case.k, &case.v].map(|x| x.iter().map(|x| f32_to_bf16(*x)).collect::<Vec<u16>>());
+    let [q, k, v] = match element {
+        Element::F32 => [&case.q, &case.k, &case.v].map(|x| Rows::f32(x, all)),
+        Element::Bf16 => narrow.each_ref().map(|x| Rows::bf16(x, all)),
+    };
+    let mut got = vec![f32::NAN; case.q.len()];
+    let out = RowsMut::f32(&mut got, all);
+    attend_network(&team, &attention, network, q, k, v, &case.spans, out, &scratch);
+    got
+}
+
+fn compare(lengths: &[usize], queries: usize, heads: usize, width: usize, tokens: usize, slots: usize, seed: u64) {
+    let case = case(lengths, queries, heads, width, tokens, slots, seed);
+    let Case { q, k, v, spans, keys, bias, values, rest, .. } = &case;
+    let want = slow((q, k, v), (heads, width), spans, (keys, bias, values, rest));
+    let most = want.iter().fold(0f32, |m, x| m.max(x.abs())).max(1e-3);
     for level in Level::all_available() {
-        for element in [Element::F32, Element::Bf16] {
+        for (element, bytes) in [Element::F32, Element::Bf16].into_iter().flat_map(|e| [(e, false), (e, true)]) {
             if element == Element::Bf16 && !level.multiplies_bf16() {
                 continue;
             }
-            let mut network = ShareNetwork::for_level(level, &a, &bias, &b, &rest, (width, element));
-            let narrow = [&q, &k, &v].map(|x| x.iter().map(|x| f32_to_bf16(*x)).collect::<Vec<u16>>());
-            let [q, k, v] = match element {
-                Element::F32 => [&q, &k, &v].map(|x| Rows::f32(x, all)),
-                Element::Bf16 => narrow.each_ref().map(|x| Rows::bf16(x, all)),
+            let heads = Heads { width, element, bytes };
+            let mut network = ShareNetwork::for_level(level, keys, bias, values, rest, heads);
+            let tolerance = match (element, bytes) {
+                (_, true) => 4e-2,
+                (Element::F32, false) => 1e-5,
+                (Element::Bf16, false) => 2e-2,
             };
             // By what is less work, then all texts by slots.
             for short in [network.short, 0] {
                 network.short = short;
-                let mut got = vec![f32::NAN; query * all];
-                let out = RowsMut::f32(&mut got, all);
-                attend_network(&team, &attention, &network, q, k, v, &spans, out, &scratch);
-                let tolerance = if element == Element::F32 { 1e-5 } else { 2e-2 };
-                for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                for (i, (got, want)) in run(&case, &network, element).iter().zip(&want).enumerate() {
                     let far = (got - want).abs() / most;
-                    assert!(far <= tolerance, "{level:?} {element:?} {lengths:?} {short} at {i}: {got} for {want}");
+                    assert!(far <= tolerance, "{level:?} {heads:?} {lengths:?} {short} at {i}: {got} for {want}");
                 }
             }
         }
@@ -97,7 +137,7 @@ fn what_is_less_work_is_done() {
     let (tokens, width) = (128, 64);
     let zeros = vec![0.0; tokens * tokens];
     let [one, row] = [&zeros[..], &zeros[..tokens]];
-    let network = ShareNetwork::new(one, row, one, row, (width, Element::F32));
+    let network = ShareNetwork::new(one, row, one, row, Heads { width, element: Element::F32, bytes: false });
     for n in 3..=tokens {
         let ways = [n * n * (width + tokens), 2 * n * tokens * width];
         assert_eq!(network.products(n, n, width), ways[0].min(ways[1]), "{n} tokens");
