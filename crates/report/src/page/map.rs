@@ -6,15 +6,15 @@ use crate::format::{NONE, count};
 use crate::{ElementMap, LayerMap, Numbers, Report, State};
 use sparing_markup::{Element, drawing, label, line, rect};
 
-const WIDTH: f64 = 506.0;
+const WIDTH: f64 = 460.0;
 const TOP: f64 = 22.0;
 const ROW: f64 = 18.0;
 const CELL: f64 = 14.0;
 /// Left and right edge of the attention blocks, then of the feed-forward blocks.
-const ATTENTION: (f64, f64) = (86.0, 246.0);
-const FFN: (f64, f64) = (258.0, 418.0);
+const ATTENTION: (f64, f64) = (52.0, 212.0);
+const FFN: (f64, f64) = (224.0, 384.0);
 /// Right edges of what a layer runs in, and of its bits.
-const RUNS: f64 = 464.0;
+const RUNS: f64 = 421.0;
 const BITS: f64 = WIDTH;
 
 /// The picture, a summary and the same as a table.
@@ -41,6 +41,7 @@ fn picture(map: &ElementMap) -> Element {
     let end = |x: f64, y: f64, text: &str| label(x, y, text).set("text-anchor", "end");
     let height = TOP + rows as f64 * ROW + 4.0;
     let mut svg = drawing(WIDTH, height, "Elements by layer", "Kept, reduced and removed; the table has the numbers.")
+        .set("class", "map")
         .with(hatch())
         .with(label(ATTENTION.0, 12.0, "attention").set("class", "unit"))
         .with(label(FFN.0, 12.0, "feed-forward").set("class", "unit"))
@@ -48,7 +49,7 @@ fn picture(map: &ElementMap) -> Element {
         .with(end(BITS, 12.0, "bits").set("class", "unit"));
     let mut y = TOP;
     if let Some(numbers) = &map.embeddings {
-        svg = whole(svg, y, "embeddings", numbers);
+        svg = whole(svg, y, ("words", "embeddings"), numbers);
         y += ROW;
     }
     for (i, layer) in map.layers.iter().enumerate() {
@@ -56,7 +57,7 @@ fn picture(map: &ElementMap) -> Element {
         svg = svg.with(end(ATTENTION.0 - 8.0, y + 11.5, &number));
         if let Some(tokens) = &layer.tokens {
             let tip = format!("layer {number}, tokens: {tokens}");
-            svg = svg.with(label(44.0, y + 11.5, "▼").set("class", "tokens").tip(&tip));
+            svg = svg.with(label(2.0, y + 11.5, "▼").set("class", "tokens").tip(&tip));
         }
         if let Some(precision) = &layer.precision {
             svg = svg.with(end(RUNS, y + 11.5, precision).tip(&format!("layer {number} runs in {precision}")));
@@ -85,15 +86,15 @@ fn picture(map: &ElementMap) -> Element {
         y += ROW;
     }
     match &map.head {
-        Some(numbers) => whole(svg, y, "head", numbers),
+        Some(numbers) => whole(svg, y, ("head", "head"), numbers),
         None => svg,
     }
 }
 
-/// What stands before or behind the layers: nothing of it is ever removed.
-fn whole(svg: Element, y: f64, name: &str, numbers: &Numbers) -> Element {
+/// What stands before or behind the layers, by a short and a whole name: nothing of it is ever removed.
+fn whole(svg: Element, y: f64, (short, name): (&str, &str), numbers: &Numbers) -> Element {
     let told = |at: f64, text: String| label(at, y + 11.5, &text).set("text-anchor", "end");
-    svg.with(told(ATTENTION.0 - 8.0, name.into()))
+    svg.with(told(ATTENTION.0 - 8.0, short.into()))
         .with(cell((ATTENTION.0, FFN.1), y, State::Kept, &format!("{name}: kept")))
         .extend(numbers.precision.as_ref().map(|precision| told(RUNS, precision.clone())))
         .extend(numbers.bits.map(|bits| told(BITS, bits.to_string())))
