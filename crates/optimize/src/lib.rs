@@ -26,6 +26,7 @@ mod surgeon;
 #[cfg(test)]
 mod testing;
 mod trail;
+mod weight;
 mod workshop;
 
 pub use anatomy::{Anatomy, Kind, Site};

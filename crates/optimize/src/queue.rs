@@ -1,16 +1,15 @@
 //! The paper's search (its Algorithms 2 and 3) and the baselines it is compared with: elements are looked at one after the
 //! other, each against the loss with it removed.
 
-use crate::axes::shares;
-use crate::elements::{Element, Weight, coarse, queue};
+use crate::elements::{Element, queue};
 use crate::running::{Prices, Running, choosing, reconciled, saves_operations};
 use crate::search::{Economy, Event, Search, Strategy};
-use crate::{Anatomy, Kind, Left, Recipe, median};
-use sparing_engine::Engine;
-use sparing_model::{AttentionPlan, Error, Wanted};
+use crate::weight::weight;
+use crate::{Kind, Left, Recipe};
+use sparing_model::{AttentionPlan, Error};
 use sparing_quantize::Part;
 use sparing_report::Focus;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Thresholds of Table 9, times the baseline's loss.
 const PRUNE: f64 = 1.005;
@@ -20,9 +19,6 @@ const ADAPTIVE: [f64; 2] = [1.002, 1.005];
 
 /// Bits by the loss without an element, as a multiple of the baseline's (Table 9, with size in focus).
 const BANDS: [(f64, u32); 4] = [(1.006, 4), (1.007, 5), (1.008, 6), (1.009, 7)];
-
-/// Rounds through all requests that blocks are timed in.
-const ROUNDS: usize = 5;
 
 /// By how much an element is dimmed to see the slope of the loss.
 const SLOPE: f32 = 0.1;
@@ -114,58 +110,6 @@ fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error
         _ => {}
     }
     Ok(elements)
-}
-
-/// What the sites of a recipe's model take: time by the clock with speed in focus, else bytes.
-fn weight(search: &Search<'_>, recipe: &Recipe) -> Result<Weight, Error> {
-    let anatomy = &search.shop.anatomy;
-    let shares = shares(search, recipe)?;
-    let heavy = heavy(anatomy, &shares);
-    let same = vec![0; anatomy.sites.len()];
-    // A shuffled queue has to begin with the same one every time.
-    if search.settings.strategy == Strategy::Random {
-        return Ok(Weight { heavy, steps: vec![0; same.len()], counted: same });
-    }
-    if search.settings.focus != Focus::Speed {
-        return Ok(Weight { heavy, steps: coarse(&shares), counted: same });
-    }
-    let engine = Engine::compile(&search.shop.shape(recipe)?, search.judge.engine())?;
-    let flops = engine.layer_flops(&search.watch.lengths(), &Wanted::Head);
-    let times = times(anatomy, &search.watch.parts(&engine, ROUNDS)?, &flops);
-    Ok(Weight { heavy, steps: coarse(&times), counted: counted(anatomy, &flops) })
-}
-
-/// Operations of the layers that every site stands in.
-fn counted(anatomy: &Anatomy, flops: &[u64]) -> Vec<u64> {
-    anatomy.sites.iter().map(|site| site.layers.iter().map(|layer| flops[*layer]).sum()).collect()
-}
-
-/// Milliseconds that go into every site, by those of the parts of every layer. Blocks that are alike, in layers of as many
-/// operations, take the same: what differs is the clock.
-fn times(anatomy: &Anatomy, parts: &BTreeMap<(Option<usize>, &'static str), f64>, flops: &[u64]) -> Vec<f64> {
-    let of = |kind: Kind, part: &str| match kind {
-        Kind::Ffn => part.starts_with("ffn"),
-        Kind::Attention => {
-            ["qkv", "positions", "importance", "values", "attention"].iter().any(|n| part.starts_with(n))
-        }
-    };
-    let sites = || anatomy.sites.iter().zip(counted(anatomy, flops));
-    let likes = sites().map(|(site, flops)| (site.kind, site.units.len() * site.unit_weights, flops));
-    let own = anatomy.sites.iter().map(|site| {
-        let mine = parts.iter().filter(|((layer, part), _)| {
-            layer.is_some_and(|layer| site.layers.contains(&layer)) && of(site.kind, part)
-        });
-        mine.map(|(_, ms)| ms).sum::<f64>()
-    });
-    let (likes, own): (Vec<_>, Vec<_>) = likes.zip(own).unzip();
-    let alike = |like: &_| likes.iter().zip(&own).filter(|(other, _)| *other == like).map(|(_, ms)| *ms).collect();
-    likes.iter().map(|like| median(alike(like))).collect()
-}
-
-/// The kind of block that takes most as far as that is counted: operations with speed in focus, else bytes.
-fn heavy(anatomy: &Anatomy, shares: &[f64]) -> Kind {
-    let all = |kind| anatomy.of_kind(kind).map(|site| shares[site]).sum::<f64>();
-    if all(Kind::Ffn) >= all(Kind::Attention) { Kind::Ffn } else { Kind::Attention }
 }
 
 /// Algorithm 3. With speed in focus a block's weight groups go from its two ends inwards until one has to stay ("greedy
@@ -343,44 +287,6 @@ mod tests {
         assert_eq!(first(None), Kind::Ffn);
         let coarse = Bits { attention: Some(8), ffn: Some(3), ..Bits::default() };
         assert_eq!(first(Some(coarse)), Kind::Attention);
-    }
-
-    #[test]
-    fn the_clock_says_what_takes_most_and_not_what_is_counted() {
-        let model = model();
-        let anatomy = Anatomy::of(&model.architecture).unwrap();
-        let (attention, ffn): (Vec<usize>, Vec<usize>) =
-            (anatomy.of_kind(Kind::Attention).collect(), anatomy.of_kind(Kind::Ffn).collect());
-        // Attention waits for memory; both its layers are alike, but for the clock.
-        let parts = BTreeMap::from([
-            ((None, "embeddings"), 9.0),
-            ((Some(0), "qkv"), 1.0),
-            ((Some(0), "attention"), 2.0),
-            ((Some(0), "attention output"), 1.0),
-            ((Some(0), "ffn up"), 1.0),
-            ((Some(0), "ffn down"), 1.0),
-            ((Some(0), "norms and activations"), 9.0),
-            ((Some(1), "qkv"), 1.0),
-            ((Some(1), "attention"), 3.0),
-            ((Some(1), "attention output"), 1.0),
-            ((Some(1), "ffn up"), 0.5),
-            ((Some(1), "ffn down"), 0.5),
-        ]);
-        let of = |flops: [u64; 2]| {
-            let times = times(&anatomy, &parts, &flops);
-            [&attention, &ffn].map(|sites| sites.iter().map(|site| times[*site]).collect::<Vec<f64>>())
-        };
-        assert_eq!(of([7, 7]), [[4.5, 4.5], [1.5, 1.5]]);
-        // A last layer that computes fewer rows is another thing.
-        assert_eq!(of([7, 2]), [[4.0, 5.0], [2.0, 1.0]]);
-        let weight = Weight {
-            heavy: Kind::Ffn,
-            steps: coarse(&times(&anatomy, &parts, &[7, 7])),
-            counted: counted(&anatomy, &[7, 7]),
-        };
-        let settings = settings(Strategy::Paper, Focus::Speed, &[Economy::Blocks]);
-        let order: Vec<usize> = queue(&anatomy, &weight, &settings).iter().map(|element| element.site).collect();
-        assert_eq!(order, [attention[1], attention[0], ffn[1], ffn[0]]);
     }
 
     #[test]
