@@ -2,7 +2,7 @@
 
 use crate::contest::CLEARLY;
 use crate::running::unmerged;
-use crate::search::Tried;
+use crate::search::{Settings, Strategy, Tried};
 use crate::{Anatomy, Kind, Left, Recipe};
 use sparing_model::{AttentionPlan, LayerKeys, LayerTokens, Model, Plan, Precision, Tokens};
 use sparing_report::Focus;
@@ -70,6 +70,16 @@ pub fn recipe_of(model: &Model, anatomy: &Anatomy) -> Recipe {
         }
     }
     recipe
+}
+
+/// With which end of the network a search begins, if it goes by layers.
+pub fn order(settings: &Settings) -> &'static str {
+    match settings.strategy {
+        Strategy::Cost | Strategy::Random => "",
+        Strategy::TopLayers => "from the top",
+        _ if settings.bottom_first => "from the bottom",
+        _ => "from the top",
+    }
 }
 
 /// A recipe in words.

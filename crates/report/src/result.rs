@@ -31,6 +31,9 @@ pub struct Report {
     pub budget: f64,
     /// How plans were searched for.
     pub strategy: String,
+    /// With which end of the network it begins, where it goes by layers: "from the top".
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub order: String,
     /// How the significance of elements was judged.
     pub analysis: String,
     /// What could be economised.

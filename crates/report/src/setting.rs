@@ -22,4 +22,10 @@ pub struct Machine {
 pub struct Versions {
     /// This program's.
     pub sparing: String,
+    /// The commit it was built from, where whoever built it said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// How it was built: "optimised, with training".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
 }

@@ -38,7 +38,8 @@ fn hostile() -> Report {
     (report.command, report.created, report.strategy, report.analysis, report.timing) =
         (text(), text(), text(), text(), text());
     (report.machine.cpu, report.machine.isa, report.machine.os) = (text(), text(), text());
-    report.versions.sparing = text();
+    (report.versions.sparing, report.versions.commit, report.versions.build, report.order) =
+        (text(), Some(text()), Some(text()), text());
     report.task.name = text();
     report.task.metric.name = text();
     report.economies = vec![text()];
@@ -371,4 +372,14 @@ fn neurons_that_went_one_by_one_are_a_share_and_not_places() {
     // Groups that went as such are squares where they stood, and nobody has to be warned.
     let report = example();
     assert!(!report.html().contains("one by one"));
+}
+
+#[test]
+fn the_order_and_the_build_are_said_where_they_are_known() {
+    let mut report = example();
+    report.order = "from the bottom".into();
+    (report.versions.commit, report.versions.build) = (Some("0123abc".into()), Some("optimised".into()));
+    let told = words(&report.html());
+    assert!(told.contains(", from the bottom") && told.contains("0.1.0, commit 0123abc, optimised"), "{told}");
+    assert!(!words(&example().html()).contains("commit"));
 }

@@ -1,8 +1,8 @@
 //! How to do it again: the command, the request, the machine and the plan.
 
 use super::{details, titled};
-use crate::Report;
 use crate::format::{count, short_percent, time};
+use crate::{Report, Versions};
 use sparing_markup::Element;
 
 /// The command and everything that its outcome depends on.
@@ -16,14 +16,14 @@ pub(super) fn section(report: &Report) -> Element {
         ("focus", report.focus.name().to_owned()),
         ("budget", format!("{} of the score", short_percent(report.budget))),
         ("economies", report.economies.join(", ")),
-        ("strategy", report.strategy.clone()),
+        ("strategy", [report.strategy.as_str(), &report.order].join_some(", ")),
         ("analysis", report.analysis.clone()),
         ("timed", report.timing.clone()),
         ("seed", report.seed.to_string()),
         ("took", report.seconds.map_or_else(String::new, |seconds| time(seconds * 1000.0))),
         ("processor", [machine.cpu.as_str(), &cores(machine.cores), &machine.isa].join_some(", ")),
         ("system", machine.os.clone()),
-        ("sparing", report.versions.sparing.clone()),
+        ("sparing", [report.versions.sparing.as_str(), &built(&report.versions)].join_some(", ")),
         ("created", report.created.clone()),
     ];
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
@@ -50,6 +50,12 @@ pub(super) fn footer(report: &Report) -> Element {
     let version = [" ", &report.versions.sparing].concat();
     let text = format!("Written by sparing{}. The same as data: report.json, beside this file.", version.trim_end());
     Element::new("footer").with(Element::new("p").text(&text))
+}
+
+/// How the program was built, and from what.
+fn built(versions: &Versions) -> String {
+    let commit = versions.commit.as_ref().map(|commit| format!("commit {commit}")).unwrap_or_default();
+    [commit.as_str(), versions.build.as_deref().unwrap_or_default()].join_some(", ")
 }
 
 fn cores(cores: usize) -> String {

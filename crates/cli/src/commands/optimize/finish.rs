@@ -91,11 +91,12 @@ pub fn finish(
         created: sparing_report::time::now(),
         seconds: Some(start.elapsed().as_secs_f64()),
         machine: here(&work.baseline),
-        versions: Versions { sparing: env!("CARGO_PKG_VERSION").into() },
+        versions: versions(),
         model: described(args, work.shop.model),
         focus: settings.focus,
         budget: settings.budget,
         strategy: strategy(settings),
+        order: outcome::order(settings).into(),
         analysis: args.tutor.name().into(),
         economies: settings.menu.iter().map(|e| e.name().to_string()).collect(),
         task: Task {
@@ -142,11 +143,28 @@ pub fn finish(
 
 /// What the model's own card says, if it came with one.
 fn base_card(args: &OptimizeArgs, model: &Model) -> BaseCard {
-    let directory = Some(args.model.name()).filter(|name| *name != load::BUILTIN);
-    let readme = directory.and_then(|name| std::fs::read(Path::new(name).join("README.md")).ok());
-    let card = readme.map(|readme| BaseCard::parse(&String::from_utf8_lossy(&readme))).unwrap_or_default();
+    let card = own_card(args.model.name());
     // The head that was scored is known better here.
     BaseCard { pipeline_tag: pipeline(model).map(String::from).or(card.pipeline_tag), ..card }
+}
+
+fn own_card(name: &str) -> BaseCard {
+    if name == load::BUILTIN {
+        return BaseCard::parse(sparing_builtin::CARD);
+    }
+    let readme = std::fs::read(Path::new(name).join("README.md")).unwrap_or_default();
+    BaseCard::parse(&String::from_utf8_lossy(&readme))
+}
+
+/// What ran. Packagers say the commit in SPARING_COMMIT when they build.
+fn versions() -> Versions {
+    let training = if cfg!(feature = "train") { ", with training" } else { "" };
+    let build = if cfg!(debug_assertions) { "with checks, slower" } else { "optimised" };
+    Versions {
+        sparing: env!("CARGO_PKG_VERSION").into(),
+        commit: option_env!("SPARING_COMMIT").filter(|commit| !commit.is_empty()).map(String::from),
+        build: Some(format!("{build}{training}")),
+    }
 }
 
 /// All answers on rows that the search never saw.
@@ -344,6 +362,14 @@ fn command() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_built_in_model_has_a_licence_and_something_it_began_with() {
+        let card = own_card(load::BUILTIN);
+        assert_eq!(card.license.as_deref(), Some("apache-2.0"));
+        assert_eq!(card.base_model.as_deref(), Some("sentence-transformers/all-MiniLM-L6-v2"));
+        assert_eq!(own_card("no/such/directory"), BaseCard::default());
+    }
 
     #[test]
     fn rows_that_are_needed_go_by_the_luck_that_was_seen() {
