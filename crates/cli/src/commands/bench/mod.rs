@@ -23,7 +23,7 @@ Examples:
   sparing bench MODEL --batch 1,8,32 --length 32,128 --precision f32,bf16,int8
   sparing bench MODEL --threads 1,2,4 -o md     a table for a README
   sparing bench MODEL --attention exact --attention graded:0.4
-  sparing bench --shape minilm-l6 --length 4096 --batch 1 --attention exact --attention sign:128   longer than published
+  sparing bench --shape minilm-l6 --length 4096 --batch 1 --attention exact --attention sign:128
   sparing bench MODEL --output hidden -o json   all rows of the last layer, no head; for scripts
   sparing bench attention --length 4096         mechanisms of attention instead of a model")]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]

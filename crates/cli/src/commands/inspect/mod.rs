@@ -35,7 +35,7 @@ Examples:
   sparing inspect MODEL --length 128,512 --svg cost.svg   a picture of the cost at two lengths
   sparing inspect MODEL --data reviews.csv --batch 16     with the lengths of your own texts
   sparing inspect MODEL --layers                          the layers one by one
-  sparing inspect --shape minilm-l6 --length 512,4096 --attention exact,keys=auto   sign matching
+  sparing inspect --shape minilm-l6 --length 4096 --attention exact,keys=auto   chosen keys
   sparing inspect MODEL \"a funny film\" --attention mca:0.4   what is spent on every token
   sparing inspect \"a funny film\" --attention mca:0.4 --svg v.svg   drawn; the built-in model
 
