@@ -35,7 +35,7 @@ impl Element {
 pub struct Weight {
     /// The kind of block that takes most, of blocks that cannot be told apart otherwise.
     pub heavy: Kind,
-    /// What every site takes, coarsely: time with speed in focus, else bytes. See [`coarse`].
+    /// What every site takes, coarsely: time with speed in focus, else bytes.
     pub steps: Vec<u32>,
     /// What every site takes as far as that is counted, for those that take the same coarsely.
     pub counted: Vec<u64>,
