@@ -18,7 +18,7 @@ const SHOWN: usize = 8;
 /// Candidates that may be the fastest after all: so many that are foreseen to be nearly as fast as the best.
 const FINALISTS: usize = 4;
 /// Rounds of their races.
-pub const ROUNDS: usize = 9;
+const ROUNDS: usize = 9;
 
 /// Who won, and the scores on unseen rows and bytes of all that were in it but the first.
 pub struct Raced {

@@ -72,7 +72,7 @@ pub fn finish(
     bar.inc(1);
 
     bar.set_message("the speed of what was saved");
-    let own = work.watch.race(&work.baseline, &engine, clock::ROUNDS)?;
+    let own = saved::race(args, work.shop.model, data, &work.baseline, &engine)?;
     bar.set_message("a fresh process measures what was saved");
     let measured = saved::by_fresh_process()?;
     bar.inc(1);

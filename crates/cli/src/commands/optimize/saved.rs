@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use sparing_engine::Engine;
 use sparing_model::Model;
-use sparing_optimize::{Stopwatch, answers};
+use sparing_optimize::{Stopwatch, Timed, answers};
 use sparing_report::Interval;
 use std::process::{Command, Stdio};
 
@@ -56,8 +56,7 @@ pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(),
     let first = Engine::compile(baseline, &args.engine())?;
     let second = Engine::compile(&saved, &args.engine())?;
     let report = answers(&second, &saved, &data.unseen, &args.evaluation(), &mut || false)?;
-    let watch = Stopwatch::new(super::searching::sequences(baseline, &data.unseen, args)?, args.batch, 64);
-    let timed = watch.race(&first, &second, ROUNDS)?;
+    let timed = race(args, baseline, data, &first, &second)?;
     let measured = Measured {
         score: report.values.first().map_or(f64::NAN, |value| value.value),
         time_ratio: timed.ratio,
@@ -69,6 +68,18 @@ pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(),
     let mut out = crate::console::Out::new();
     out.json(&measured)?;
     out.flush()
+}
+
+/// Times two engines on texts that only the report sees.
+pub fn race(
+    args: &OptimizeArgs,
+    baseline: &Model,
+    data: &Data,
+    first: &Engine,
+    second: &Engine,
+) -> Result<Timed, Failure> {
+    let watch = Stopwatch::new(super::searching::sequences(baseline, &data.unseen, args)?, args.batch, 64);
+    Ok(watch.race(first, second, ROUNDS)?)
 }
 
 /// Has a fresh process measure what was saved: this program with the same arguments.
