@@ -182,15 +182,6 @@ impl PrecisionArg {
     }
 }
 
-/// The name of a precision, as flags have it.
-pub fn precision_name(precision: Precision) -> &'static str {
-    match precision {
-        Precision::F32 => "f32",
-        Precision::Bf16 => "bf16",
-        Precision::Int8 => "int8",
-    }
-}
-
 /// Which columns of the user's own table hold texts. For commands with a `--task`.
 #[derive(Debug, Args)]
 pub struct TextColumnArgs {

@@ -1,6 +1,5 @@
 //! A cheap engine and the exact one, for cascades.
 
-use crate::args::precision_name;
 use crate::failure::Failure;
 use sparing_engine::{Engine, Options, RunOptions, Spending};
 use sparing_model::{AttentionPlan, Batch, Error, Executor, Model, Outputs, Precision, Wanted};
@@ -46,7 +45,7 @@ impl Engines {
 /// What a certificate for a model with these options is about. Reads all weights, compiles nothing.
 pub fn fingerprint(model: &Model, options: &Options) -> Result<Fingerprint, Failure> {
     let (precision, attention) = configuration(model, options);
-    let mut words = precision_name(precision).to_string();
+    let mut words = precision.name().to_string();
     if attention != AttentionPlan::default() {
         words += &format!(", attention {attention}");
     }

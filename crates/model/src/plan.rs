@@ -16,6 +16,17 @@ pub enum Precision {
     Int8,
 }
 
+impl Precision {
+    /// The name, as flags, requests and files have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+            Precision::Int8 => "int8",
+        }
+    }
+}
+
 /// What is economised where; saved as `sparing.json` beside `config.json`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -34,7 +34,7 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, model: &Model, group: usi
     }
     for (layer, map) in layers.iter_mut().enumerate() {
         let runs = map.attention != State::Removed || map.ffn != State::Removed;
-        map.precision = runs.then(|| name(precision).into());
+        map.precision = runs.then(|| precision.name().into());
         let bits = |part, kind, state| {
             // Layers that share their weights: those of the first.
             let site = anatomy.sites.iter().find(|site| site.kind == kind && site.layers.contains(&layer));
@@ -50,7 +50,7 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, model: &Model, group: usi
     }
     let embeddings = Some(Numbers {
         bits: bits_of(model, &model.architecture.embeddings.word),
-        precision: Some(name(Precision::F32).into()),
+        precision: Some(Precision::F32.name().into()),
     });
     ElementMap { layers, embeddings, head: head(model, precision) }
 }
@@ -123,7 +123,7 @@ fn head(model: &Model, precision: Precision) -> Option<Numbers> {
     let runs = if language && precision != Precision::F32 { Precision::Bf16 } else { Precision::F32 };
     head.stages.iter().any(|stage| stage.linear.is_some()).then(|| {
         let tied = language.then(|| bits_of(model, &model.architecture.embeddings.word)).flatten();
-        Numbers { bits: stored(model, Part::Head, None).or(tied), precision: Some(name(runs).into()) }
+        Numbers { bits: stored(model, Part::Head, None).or(tied), precision: Some(runs.name().into()) }
     })
 }
 
@@ -137,14 +137,6 @@ fn stored(model: &Model, part: Part, layer: Option<usize>) -> Option<u32> {
 
 fn bits_of(model: &Model, tensor: &str) -> Option<u32> {
     Some(model.weights.tensor(tensor).ok()?.quantized()?.bits())
-}
-
-fn name(precision: Precision) -> &'static str {
-    match precision {
-        Precision::F32 => "f32",
-        Precision::Bf16 => "bf16",
-        Precision::Int8 => "int8",
-    }
 }
 
 #[cfg(test)]

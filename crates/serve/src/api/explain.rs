@@ -3,7 +3,7 @@
 use super::tei::scores;
 use crate::error::{Kind, Refusal, json_body};
 use crate::json::{Json, Object};
-use crate::models::{Choice, Dial, Served, Variant, precision_name};
+use crate::models::{Choice, Dial, Served, Variant};
 use crate::state::App;
 use axum::Router;
 use axum::extract::State;
@@ -102,7 +102,7 @@ fn compare(
     let first = |scores: &[Scored]| scores.first().map(|best| best.label.clone());
     let decides = !matches!(served.model.architecture.head.kind, HeadKind::Regress) && !exact_scores.is_empty();
     Ok(Explained {
-        precision: precision_name(variant.choice.precision),
+        precision: variant.choice.precision.name(),
         attention: variant.choice.attention.to_string(),
         tokens: (0..tokens).map(|i| token(encoded, texts, i)).collect(),
         layers,

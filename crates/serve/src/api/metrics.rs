@@ -1,7 +1,7 @@
 //! `/metrics`.
 
 use crate::metrics::Reading;
-use crate::models::{Served, precision_name};
+use crate::models::Served;
 use crate::state::App;
 use axum::Router;
 use axum::extract::State;
@@ -50,7 +50,7 @@ async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
 fn spending(served: &Served, of: fn(&sparing_engine::Spending) -> f64) -> Vec<(String, f64)> {
     let economised = served.variants().into_iter().filter(|variant| !variant.choice.attention.is_exact());
     let series = economised.map(|variant| {
-        let (precision, attention) = (precision_name(variant.choice.precision), &variant.choice.attention);
+        let (precision, attention) = (variant.choice.precision.name(), &variant.choice.attention);
         let labels =
             format!("{{model=\"{}\",precision=\"{precision}\",attention=\"{attention}\"}}", label(&served.name));
         (labels, of(&variant.engine.spending()))

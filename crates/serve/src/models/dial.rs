@@ -51,12 +51,3 @@ impl Dial {
         Ok(Choice { precision, attention })
     }
 }
-
-/// The name of a precision, as flags and requests have it.
-pub(crate) fn precision_name(precision: Precision) -> &'static str {
-    match precision {
-        Precision::F32 => "f32",
-        Precision::Bf16 => "bf16",
-        Precision::Int8 => "int8",
-    }
-}

@@ -6,7 +6,7 @@ mod role;
 mod served;
 mod variant;
 
-pub(crate) use dial::{Choice, Dial, precision_name};
+pub(crate) use dial::{Choice, Dial};
 pub(crate) use role::Role;
 pub(crate) use served::Served;
 pub(crate) use variant::Variant;

@@ -1,7 +1,6 @@
 //! Timing of every combination, interleaved.
 
 use super::{BenchArgs, Output, batch_of};
-use crate::args::precision_name;
 use crate::attention::read_calibration;
 use crate::failure::Failure;
 use crate::machine::Stopwatch;
@@ -129,7 +128,7 @@ impl Sweep {
         let gflops = flops / seconds / 1e9;
         let peak = peak::gflops(engine.precision()) * engine.threads() as f64;
         Row {
-            precision: precision_name(engine.precision()),
+            precision: engine.precision().name(),
             attention: engine.attention().to_string(),
             threads: engine.threads(),
             batch: cell.batch,

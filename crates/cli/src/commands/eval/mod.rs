@@ -6,7 +6,7 @@ mod predictions;
 mod report;
 mod running;
 
-use crate::args::{ColumnArgs, MachineArgs, ModelArgs, PrecisionArg, positive, precision_name, split, task};
+use crate::args::{ColumnArgs, MachineArgs, ModelArgs, PrecisionArg, positive, split, task};
 use crate::attention::AttentionArgs;
 use crate::console::{self, Out};
 use crate::failure::Failure;
@@ -201,7 +201,7 @@ fn agreement(
     let mut step = |p: &Progress| watch.step(p, "agreement, ");
     let found = sparing_tasks::agreement(&exact, engine, encoder, &model.architecture, dataset, options, &mut step);
     watch.end();
-    Ok((precision_name(exact.precision()), found.map_err(interrupt::told)?))
+    Ok((exact.precision().name(), found.map_err(interrupt::told)?))
 }
 
 /// A progress bar that also listens to Ctrl-C.

@@ -1,7 +1,6 @@
 //! The result of an evaluation, as a table and as JSON.
 
 use super::certified::Certified;
-use crate::args::precision_name;
 use crate::attention::describe;
 use crate::console::Out;
 use crate::failure::Failure;
@@ -115,7 +114,7 @@ impl Summary {
             sentences_per_second: examples.len() as f64 / report.seconds,
             tokens: report.tokens,
             tokens_per_second: report.tokens as f64 / report.seconds,
-            precision: precision_name(engine.precision()),
+            precision: engine.precision().name(),
             threads: engine.threads(),
             isa: sparing_kernels::isa::active().name(),
             attention: Attention::new(engine),

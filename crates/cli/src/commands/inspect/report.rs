@@ -3,7 +3,6 @@
 use super::cost::{ByPart, Cost};
 use super::economies::Economies;
 use super::left::{self, Left};
-use crate::args::precision_name;
 use crate::console::Out;
 use crate::failure::Failure;
 use crate::machine;
@@ -77,7 +76,7 @@ impl Report {
             head: a.head.kind,
             labels: a.head.labels.clone(),
             parameters: parameters::count(&parameters::references(a)),
-            precision: precision_name(engine.precision()),
+            precision: engine.precision().name(),
             threads: engine.threads(),
             isa: sparing_kernels::isa::active().name(),
             file_bytes: model.weights.size_in_bytes(),

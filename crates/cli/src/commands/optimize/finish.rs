@@ -4,11 +4,10 @@ use super::data::Data;
 use super::saved::{self, Measured};
 use super::searching::{Ended, Found, Work};
 use super::{OptimizeArgs, clock, name};
-use crate::args::precision_name;
 use crate::failure::Failure;
 use crate::{load, machine, progress};
 use sparing_engine::Engine;
-use sparing_model::{Executor, HeadKind, Model};
+use sparing_model::{Executor, HeadKind, Model, Precision};
 use sparing_optimize::{Recipe, Settings, Tried, Verdict, answers, outcome};
 use sparing_report::{BaseCard, Candidate, Interval, Metric, Report, Task, Verification, Versions};
 use sparing_tasks::Report as Scores;
@@ -240,7 +239,7 @@ fn notes(
     let mut notes: Vec<String> =
         measured.doubt().into_iter().chain(given_up).chain(found.notes.iter().cloned()).collect();
     notes.extend(found.ended.note());
-    let slow: Vec<&str> = work.costs.slow().map(precision_name).collect();
+    let slow: Vec<&str> = work.costs.slow().map(Precision::name).collect();
     if !slow.is_empty() {
         notes.push(format!(
             "left out: {}, for by the clock it is not faster here than the model as it came",

@@ -211,7 +211,7 @@ fn print(format: Format, report: &Report) -> Result<(), Failure> {
     let columns: Vec<&str> = ["tokens", "texts", "precision", "exact, ms"].into_iter().chain(KINDS).collect();
     let cells = |row: &Row| {
         let shares = KINDS.map(|kind| format!("{:.2}", row.shares[kind]));
-        let precision = crate::args::precision_name(row.precision).to_string();
+        let precision = row.precision.name().to_string();
         let first = [row.length.to_string(), row.batch.to_string(), precision, format!("{:.4}", row.exact_ms)];
         first.into_iter().chain(shares).collect::<Vec<_>>()
     };

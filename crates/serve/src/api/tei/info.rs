@@ -1,7 +1,7 @@
 //! `/info`.
 
 use crate::error::{Refusal, json_body};
-use crate::models::{Role, Served, precision_name};
+use crate::models::{Role, Served};
 use crate::state::App;
 use axum::extract::State;
 use axum::response::Response;
@@ -29,7 +29,7 @@ pub(super) async fn info(State(app): State<Arc<App>>) -> Result<Response, Refusa
         "sha": null,
         "docker_label": null,
         "sparing": {
-            "precision": precision_name(served.base.choice.precision),
+            "precision": served.base.choice.precision.name(),
             "attention": served.base.choice.attention.to_string(),
             "calibrated": served.calibrated,
             "report": app.settings.api_key.is_none() && served.report().is_some(),

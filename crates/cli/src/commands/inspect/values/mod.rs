@@ -9,7 +9,6 @@ mod shades;
 mod tokens;
 
 use super::InspectArgs;
-use crate::args::precision_name;
 use crate::attention;
 use crate::console::{self, Out};
 use crate::failure::Failure;
@@ -137,7 +136,7 @@ fn examine(
         truncated: encoded.truncated,
         attention: plan.to_string(),
         seed: mca.seed,
-        precision: precision_name(engine.precision()),
+        precision: engine.precision().name(),
         threads: engine.threads(),
         isa: sparing_kernels::isa::active().name(),
         share: mean(layers.iter().map(|layer| layer.share)),

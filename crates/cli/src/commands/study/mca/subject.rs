@@ -2,7 +2,6 @@
 
 use super::McaArgs;
 use super::results::{Cell, Part, Way};
-use crate::args::precision_name;
 use crate::commands::calibrate;
 use crate::failure::Failure;
 use crate::load;
@@ -151,7 +150,7 @@ impl Subject {
             task: self.task.clone(),
             model: self.name.clone(),
             weights: self.weights.clone(),
-            precision: precision_name(precision).to_string(),
+            precision: precision.name().to_string(),
             attention: plan.to_string(),
             way,
             rows,
