@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::program::{Op, Part, PoolKind, Program, Segment};
 use sparing_kernels::{Activation, Format};
-use sparing_model::NormKind;
+use sparing_model::{NormKind, Wanted};
 use std::collections::HashSet;
 
 /// What a step does.
@@ -76,7 +76,12 @@ fn of_activation(activation: Activation) -> &'static [Function] {
 impl Engine {
     /// The steps of the program that runs when a caller wants what the head reads, in order.
     pub fn steps(&self) -> impl Iterator<Item = StepInfo> {
-        self.describe(&self.programs.head).into_iter()
+        self.steps_for(&Wanted::Head)
+    }
+
+    /// The steps of the program that runs when a caller wants this, in order. With rows chosen all that counts is that they are.
+    pub fn steps_for(&self, wanted: &Wanted) -> impl Iterator<Item = StepInfo> {
+        self.describe(self.program(wanted)).into_iter()
     }
 
     fn describe(&self, program: &Program) -> Vec<StepInfo> {

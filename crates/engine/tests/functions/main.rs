@@ -8,8 +8,11 @@ mod reference;
 use common::{Golden, distance, fixture};
 use sparing_engine::{Economies, Engine, Function, Options, StepInfo, StepKind};
 use sparing_model::{
-    Activations, Batch, Executor, Functions, Model, Precision, Quantization, Relu, Sequence, SoftmaxNetwork, Wanted,
+    Activation, Activations, Batch, Executor, Functions, HeadKind, HeadRows, LoadOptions, Model, NormKind, Precision,
+    Quantization, Relu, Sequence, SoftmaxNetwork, Wanted,
 };
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// Numbers between -1 and 1, by SplitMix64.
 fn random(seed: &mut u64) -> f32 {
@@ -88,6 +91,51 @@ fn everything_is_what_the_paper_writes() {
                     );
                 }
             }
+        }
+    }
+}
+
+/// The same at the size that people run: the built-in model, six layers of 384 channels and networks of 128 tokens. Norms divide
+/// by the size of what they are given, as layer norms did, by another number in every channel; networks are random around an
+/// equal share of every token.
+#[test]
+fn a_whole_model_is_what_the_paper_writes() {
+    let tokens = 128;
+    let published = sparing_builtin::model(&LoadOptions::default()).unwrap();
+    let phis = RefCell::new(BTreeMap::<String, Vec<f64>>::new());
+    let made = |phis: &BTreeMap<String, Vec<f64>>| {
+        let mut seed = 7;
+        let fill = &mut |name: &str, shape: &[usize]| -> Vec<f32> {
+            let count = shape.iter().product();
+            match phis.get(name) {
+                Some(phi) => phi.iter().map(|phi| *phi as f32).collect(),
+                None if name.ends_with("running_phi") => vec![1.0; count],
+                None if name.ends_with("output.bias") => vec![1.0 / 32.0; count],
+                None => (0..count).map(|_| random(&mut seed) * 0.02).collect(),
+            }
+        };
+        published.with_functions(&all(tokens, false, None), fill).unwrap()
+    };
+    // Long enough for keys and values to be mixed, and short enough for the published way.
+    let text = |n: usize| Sequence { ids: (0..n as u32).map(|i| 1000 + i * 7919 % 20000).collect(), types: vec![] };
+    let texts = [text(64), text(9), text(1)];
+    let unfit = made(&phis.borrow());
+    reference::hidden_with(&unfit, &texts[0], &|name, rows| {
+        let width = rows[0].len();
+        let square = rows.iter().flatten().map(|x| x * x).sum::<f64>() / (rows.len() * width) as f64;
+        let phi = (0..width).map(|channel| square * (0.75 + (channel * 37 % 64) as f64 / 128.0));
+        phis.borrow_mut().entry(name.to_string()).or_insert(phi.collect()).clone()
+    });
+    let model = made(&phis.borrow());
+    let want: Vec<reference::Rows> = texts.iter().map(|text| reference::hidden(&model, text)).collect();
+    let small = |numbers: Vec<f64>| numbers.into_iter().map(|x| x as f32).collect::<Vec<f32>>();
+    let heads: Vec<Vec<f32>> = want.iter().map(|rows| small(reference::head(&model, rows))).collect();
+    let hidden: Vec<Vec<f32>> = want.into_iter().map(|rows| small(rows.concat())).collect();
+    for economies in [Economies::default(), Economies::none()] {
+        let engine = engine(&model, Precision::F32, economies);
+        for (wanted, right) in [(Wanted::Hidden, &hidden), (Wanted::Head, &heads)] {
+            let far = distance(&run(&engine, &texts, wanted.clone()), right);
+            assert!(far <= 1e-5, "{economies:?} {wanted:?}: {far:e}");
         }
     }
 }
@@ -181,6 +229,87 @@ fn nothing_but_sums_products_and_comparisons_runs() {
         engine(&model, Precision::F32, Economies::default()).steps().flat_map(|step| step.functions.to_vec()).collect();
     use Function::*;
     assert!([Exponential, ErrorFunction, SquareRoot, Division].iter().all(|f| found.contains(f)), "{found:?}");
+}
+
+/// A step's name and what it computes beside sums, products and comparisons.
+type Computed = (String, Function);
+
+/// What the programs for the head, for chosen rows and for hidden states compute, by step.
+fn computed(model: &Model, precision: Precision) -> [Vec<Computed>; 3] {
+    let engine = engine(model, precision, Economies::default());
+    let each = |step: StepInfo| step.functions.iter().map(move |f| (step.name.clone(), *f));
+    [Wanted::Head, Wanted::Rows(vec![]), Wanted::Hidden]
+        .map(|wanted| engine.steps_for(&wanted).flat_map(each).collect())
+}
+
+/// What a head keeps of its own, as docs/methods/ma-bert.md says: one that fills masks is as published, a mean of tokens
+/// divides by their number, unit length takes a root. All else is sums, products and comparisons.
+fn kept_by_the_head(model: &Model) -> Vec<Function> {
+    use Function::*;
+    let head = &model.architecture.head;
+    let activation = |activation: Activation| match activation {
+        Activation::Gelu => vec![ErrorFunction, Division],
+        Activation::Identity | Activation::Relu | Activation::Clip => vec![],
+        _ => vec![Exponential, Division],
+    };
+    let mut kept = Vec::new();
+    if head.kind == HeadKind::MaskedLm {
+        for stage in &head.stages {
+            kept.extend(activation(stage.activation));
+            kept.extend(stage.norm.iter().filter(|n| n.kind == NormKind::Layer).flat_map(|_| [SquareRoot, Division]));
+        }
+    }
+    kept.extend((head.rows == HeadRows::Mean).then_some(Division));
+    if head.kind == (HeadKind::Embed { normalise: true }) {
+        kept.extend([SquareRoot, Division]);
+    }
+    kept
+}
+
+/// Every fixture that can have a network in softmax's place, whatever its head: labels, numbers, labels of tokens, answers,
+/// masked words, hidden states and vectors of texts; in floats, and in integers with calibrated ranges.
+#[test]
+fn of_every_head_only_what_the_documents_name_is_left() {
+    let others = ["gpt2", "longformer", "mpnet", "xlnet"];
+    let mut kinds = Vec::new();
+    for (name, _) in common::fixtures() {
+        if others.iter().any(|family| name.starts_with(family)) {
+            continue;
+        }
+        let mut model = replaced(&name, &all(16, false, None), 1);
+        let kept = kept_by_the_head(&model);
+        let check = |model: &Model, precision: Precision, how: &str| {
+            let [head, rows, hidden] = computed(model, precision);
+            assert_eq!(hidden, [], "{name} {precision:?} {how}: hidden states");
+            for steps in [head, rows] {
+                let found: Vec<Function> = steps.iter().map(|(_, f)| *f).collect();
+                assert_eq!(found, kept, "{name} {precision:?} {how}: {steps:?}");
+            }
+        };
+        check(&model, Precision::F32, "");
+        check(&model, Precision::Bf16, "");
+        // As `sparing quantize --activations static` does it: what every map reads, the head's included, by running the model.
+        let mut ranges = BTreeMap::new();
+        let batch = Batch { sequences: texts(&name, 16), wanted: Wanted::Head };
+        engine(&model, Precision::F32, Economies::none())
+            .observe(&batch, &mut |seen| {
+                let range: &mut [f32; 2] = ranges.entry(seen.weight.to_string()).or_insert([0.0, 0.0]);
+                *range = seen.rows.iter().fold(*range, |[least, most], x| [least.min(*x), most.max(*x)]);
+            })
+            .unwrap();
+        let [_, _, dynamic] = computed(&model, Precision::Int8);
+        assert!(dynamic.iter().any(|(_, f)| *f == Function::Division), "{name}: a range of every token's own divides");
+        let activations = Activations { ranges, ..Activations::default() };
+        model.plan.quantization = Some(Quantization { activations, ..Quantization::default() });
+        check(&model, Precision::Int8, "calibrated");
+        kinds.push(model.architecture.head.kind);
+    }
+    use HeadKind::*;
+    let embed = [true, false].map(|normalise| Embed { normalise });
+    let wanted = [&[Classify, MultiLabel, Regress, TokenClassify, Answer, MaskedLm, Hidden], &embed[..]].concat();
+    // With FIXTURE set not all are there.
+    let all_there = wanted.iter().all(|kind| kinds.contains(kind));
+    assert!(all_there || std::env::var_os("FIXTURE").is_some(), "{kinds:?}");
 }
 
 #[test]
