@@ -14,7 +14,7 @@ const MOST_TOKENS: usize = 8192;
 
 /// What stands in the place of non-linear functions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"an object such as {"relu": "all", "power_norm": true, "clip": true}"#)]
 pub struct Functions {
     /// A network makes shares of scores, instead of softmax.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct Functions {
 
 /// A network in softmax's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"an object such as {"tokens": 128, "shared": false, "keys": 64}"#)]
 pub struct SoftmaxNetwork {
     /// The longest text, in tokens; also the network's width, but with `keys`.
     pub tokens: usize,
@@ -46,7 +46,7 @@ pub struct SoftmaxNetwork {
 
 /// Where feed-forward blocks have ReLU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = r#"expected "all" or a list of layers such as [0, 1]"#)]
 pub enum Relu {
     /// Everywhere, the head included: `"all"`.
     Everywhere(All),

@@ -1,7 +1,6 @@
 //! A whole model: what a Hugging Face directory holds.
 
 use crate::directory::Directory;
-use crate::weights::one_line;
 use crate::{Architecture, Error, HeadChoice, Plan, Tokenizer, Weights, sentence};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -89,9 +88,7 @@ impl Model {
         }
         let plan: Plan = match directory.read("sparing.json")? {
             None => Plan::default(),
-            Some(text) => serde_json::from_slice(&text).map_err(|e| {
-                Error::new(format!("sparing.json: not a plan this version knows ({})", one_line(&e.to_string())))
-            })?,
+            Some(text) => Plan::from_file(&text)?,
         };
         plan.check()?;
         plan.apply(&mut architecture).map_err(|e| Error::new(format!("sparing.json: {e}")))?;

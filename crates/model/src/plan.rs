@@ -2,6 +2,7 @@
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// How weights are stored and multiplied.
@@ -94,6 +95,14 @@ pub struct LayerBits {
 }
 
 impl Plan {
+    /// Reads `sparing.json`. The error names the field that is wrong and says what is possible.
+    pub fn from_file(text: &[u8]) -> Result<Plan, Error> {
+        serde_json::from_slice(text).map_err(|e| {
+            let why = wrong_field(text).unwrap_or(e.to_string());
+            Error::new(format!("sparing.json: not a plan this version knows ({})", crate::weights::one_line(&why)))
+        })
+    }
+
     /// The contents of `sparing.json`; `None` where nothing is economised, and there is none.
     pub fn to_file(&self) -> Result<Option<Vec<u8>>, Error> {
         if *self == Plan::default() {
@@ -103,6 +112,20 @@ impl Plan {
         text.push(b'\n');
         Ok(Some(text))
     }
+}
+
+/// The first field that would be refused if it were alone, down to the second level: `functions.relu: expected "all" …`.
+/// `None` where it is not a field that is wrong.
+fn wrong_field(text: &[u8]) -> Option<String> {
+    let plan: Map<String, Value> = serde_json::from_slice(text).ok()?;
+    let refused = |plan: Value| serde_json::from_value::<Plan>(plan).err();
+    plan.iter().find_map(|(part, value)| {
+        let why = refused(json!({ part: value }))?;
+        // A part without its other fields may be refused for that alone.
+        let inner = value.as_object().into_iter().flatten().filter(|_| refused(json!({ part: {} })).is_none());
+        let mut inner = inner.filter_map(|(field, value)| Some((field, refused(json!({ part: { field: value } }))?)));
+        Some(inner.next().map_or(format!("{part}: {why}"), |(field, why)| format!("{part}.{field}: {why}")))
+    })
 }
 
 impl Bits {
@@ -168,6 +191,34 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_field_is_named_with_what_is_possible() {
+        let relu = r#"functions.relu: expected "all" or a list of layers such as [0, 1]"#;
+        let softmax = r#"expected an object such as {"tokens": 128"#;
+        for (json, said) in [
+            (r#"{"functions": {"relu": "none"}}"#, relu),
+            (r#"{"functions": {"clip": true, "relu": true}}"#, relu),
+            (r#"{"functions": {"relu": [0, -1]}}"#, relu),
+            (r#"{"functions": {"clip": "yes"}}"#, r#"functions.clip: invalid type: string "yes", expected a boolean"#),
+            (r#"{"functions": {"power_norm": 1}}"#, "functions.power_norm: invalid type: integer `1`, expected a bool"),
+            (r#"{"functions": {"softmax": true}}"#, "functions.softmax: invalid type: boolean `true`"),
+            (r#"{"functions": {"softmax": true}}"#, softmax),
+            (r#"{"functions": {"softmax": {"shared": true}}}"#, "functions.softmax: missing field `tokens`"),
+            (r#"{"functions": {"softmax": {"tokens": "8"}}}"#, "functions.softmax: invalid type: string"),
+            (r#"{"functions": {"gelu": true}}"#, "functions.gelu: unknown field `gelu`, expected one of `softmax`"),
+            (r#"{"functions": "relu"}"#, r#"functions: invalid type: string "relu", expected an object such as"#),
+            (r#"{"precision": "int4"}"#, "precision: unknown variant `int4`, expected one of"),
+            (r#"{"quantization": {"bits": {"ffn": "4"}}}"#, "quantization.bits: invalid type: string"),
+            (r#"{"functions": "#, "EOF"),
+            ("7", "invalid type: integer `7`"),
+        ] {
+            let message = Plan::from_file(json.as_bytes()).expect_err(json).to_string();
+            assert!(message.starts_with("sparing.json: ") && message.contains(said), "{json}: {message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+        assert_eq!(Plan::from_file(b"{}").unwrap(), Plan::default());
+    }
 
     #[test]
     fn layers_may_have_bits_of_their_own() {
