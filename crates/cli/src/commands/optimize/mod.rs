@@ -382,7 +382,13 @@ fn share(text: &str) -> Result<f64, String> {
 fn economy(text: &str) -> Result<Economy, String> {
     let names = Economy::ALL.map(Economy::name);
     let found = Economy::ALL.into_iter().find(|economy| economy.name() == text.trim());
-    found.ok_or_else(|| format!("there are {}", names.join(", ")))
+    found.ok_or_else(|| match text.trim() {
+        "ma" | "functions" | "softmax" | "relu" | "norm" | "norms" | "power_norm" | "clip" => {
+            "a model must learn to do without a function, so it is not searched for; see sparing train transfer"
+                .to_string()
+        }
+        _ => format!("there are {}", names.join(", ")),
+    })
 }
 
 /// What to call the model.
