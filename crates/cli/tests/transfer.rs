@@ -157,6 +157,36 @@ fn options_that_would_be_ignored_are_refused() {
     assert!(!Path::new(&work.at("never")).exists());
 }
 
+/// What has nothing to replace is told, and a student that would be the teacher is refused.
+#[test]
+fn replacements_that_change_nothing_are_told() {
+    let work = Work::new();
+    let table = work.at("t.csv");
+    let task = ["--data", table.as_str()];
+    // A feed-forward block with ReLU: nothing else of the teacher is another one's.
+    let (teacher, from) = (work.at("relu-teacher"), work.at("teacher"));
+    std::fs::create_dir(&teacher).unwrap();
+    for entry in std::fs::read_dir(&from).unwrap().map(|entry| entry.unwrap()).filter(|e| e.path().is_file()) {
+        std::fs::copy(entry.path(), Path::new(&teacher).join(entry.file_name())).unwrap();
+    }
+    let config = Path::new(&teacher).join("config.json");
+    let mut values: serde_json::Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    values["hidden_act"] = "relu".into();
+    std::fs::write(&config, values.to_string()).unwrap();
+    let told = work.transfer(&task, &["--teacher", &teacher, "--to", "relu"], "never").error(1);
+    assert!(told.contains("the student would be the teacher: relu replaces nothing"), "{told}");
+    assert!(!Path::new(&work.at("never")).exists());
+    let told = work.transfer(&task, &["--teacher", &teacher, "--to", "relu,clip"], "clipped");
+    assert!(told.code == 0 && told.err.contains("relu replaces nothing: no block here"), "{}", told.err);
+    assert!(!told.err.contains("clip replaces nothing"), "{}", told.err);
+    let shown = sparing(&["inspect", &work.at("clipped")]).ok();
+    assert!(shown.contains("replaced: GELU by ReLU, tanh by clipping\n  relu replaces nothing"), "{shown}");
+    // The usual teacher has all of them.
+    let told = work.transfer(&task, &["--to", "relu"], "usual");
+    assert!(told.code == 0 && !told.err.contains("replaces nothing"), "{}", told.err);
+    assert!(!sparing(&["inspect", &work.at("usual")]).ok().contains("replaces nothing"));
+}
+
 #[test]
 fn labels_alone_teach_within_bounds() {
     let work = Work::new();

@@ -2,8 +2,8 @@
 
 use crate::families::{bias, tensor};
 use crate::{
-    Activation, Architecture, AttentionPosition, Error, HeadKind, Layer, Linear, Model, Norm, NormKind, OwnedTensor,
-    Projections, ShareNetwork, Weights,
+    Activation, Architecture, AttentionPosition, Error, HeadChoice, HeadKind, Layer, Linear, Model, Norm, NormKind,
+    OwnedTensor, Projections, ShareNetwork, Weights,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,7 +118,49 @@ impl Functions {
     }
 }
 
+impl Functions {
+    /// Those that change nothing in this architecture, each with the reason, in one line.
+    pub fn idle(&self, architecture: &Architecture) -> Result<Vec<&'static str>, Error> {
+        let alone = Functions::default();
+        let each = [
+            (Functions { softmax: self.softmax, ..alone.clone() }, "softmax replaces nothing: no layer has attention"),
+            (
+                Functions { relu: self.relu.clone(), ..alone.clone() },
+                "relu replaces nothing: no block here has anything but ReLU",
+            ),
+            (
+                Functions { power_norm: self.power_norm, ..alone.clone() },
+                "norm replaces nothing: there is no layer norm",
+            ),
+            (Functions { clip: self.clip, ..alone.clone() }, "clip replaces nothing: the head has no tanh"),
+        ];
+        let mut idle = Vec::new();
+        for (functions, why) in each {
+            let mut changed = architecture.clone();
+            functions.apply(&mut changed)?;
+            // A network makes a limit of the length even where there is nothing to put it.
+            changed.max_tokens = architecture.max_tokens;
+            idle.extend((functions != alone && changed == *architecture).then_some(why));
+        }
+        Ok(idle)
+    }
+
+    /// How many functions are to be replaced.
+    pub fn count(&self) -> usize {
+        [self.softmax.is_some(), self.relu.is_some(), self.power_norm, self.clip].iter().filter(|is| **is).count()
+    }
+}
+
 impl Model {
+    /// What [`Functions::idle`] says of the plan's functions, for a model that was read from a directory.
+    pub fn idle_functions(&self) -> Result<Vec<&'static str>, Error> {
+        let (Some(functions), Some(directory)) = (&self.plan.functions, &self.directory) else { return Ok(vec![]) };
+        let head = HeadChoice::of(self.architecture.head.kind);
+        let (mut published, ..) = Model::published(directory, Some(head))?;
+        self.plan.elements.iter().try_for_each(|elements| elements.apply(&mut published))?;
+        functions.idle(&published)
+    }
+
     /// The model with functions replaced; `fill` gives the numbers of a tensor that is new, by name and shape.
     pub fn with_functions(
         &self,

@@ -63,7 +63,11 @@ impl Model {
         Model::read(Directory::Memory(files), options)
     }
 
-    fn read(directory: Directory, options: &LoadOptions) -> Result<Model, Error> {
+    /// What `config.json` says, without a plan; the weights; and the longest input that a sentence encoder was made for.
+    pub(crate) fn published(
+        directory: &Directory,
+        head: Option<HeadChoice>,
+    ) -> Result<(Architecture, Weights, Option<usize>), Error> {
         let missing = || {
             Error::new(format!(
                 "{} is not there; is it a Hugging Face model directory?",
@@ -71,21 +75,24 @@ impl Model {
             ))
         };
         let config = directory.read("config.json")?.ok_or_else(missing)?;
-        let mut weights = Weights::open_in(&directory)?;
+        let mut weights = Weights::open_in(directory)?;
         // A directory with pooling modules is a sentence encoder, whatever head it was trained with.
-        let wants_embedding = matches!(options.head, None | Some(HeadChoice::Embed));
+        let wants_embedding = matches!(head, None | Some(HeadChoice::Embed));
         let pooled = wants_embedding && directory.holds("modules.json");
-        let choice = if pooled { Some(HeadChoice::Embed) } else { options.head };
+        let choice = if pooled { Some(HeadChoice::Embed) } else { head };
         let mut architecture = Architecture::from_config(&config, choice, &|name| weights.contains(name))?;
         let mut longest = None;
         if pooled {
-            match sentence::read(&directory, architecture.hidden, &mut weights)? {
+            match sentence::read(directory, architecture.hidden, &mut weights)? {
                 Some(sentence) => (architecture.head, longest) = (sentence.head, sentence.max_tokens),
-                None => {
-                    architecture = Architecture::from_config(&config, options.head, &|name| weights.contains(name))?
-                }
+                None => architecture = Architecture::from_config(&config, head, &|name| weights.contains(name))?,
             }
         }
+        Ok((architecture, weights, longest))
+    }
+
+    fn read(directory: Directory, options: &LoadOptions) -> Result<Model, Error> {
+        let (mut architecture, weights, longest) = Model::published(&directory, options.head)?;
         let plan: Plan = match directory.read("sparing.json")? {
             None => Plan::default(),
             Some(text) => Plan::from_file(&text)?,

@@ -92,8 +92,12 @@ pub struct Transfer<'a> {
 impl Transfer<'_> {
     /// Trains with every seed. `watch` gets the seed's number in the list and the event; false asks to stop.
     pub fn run(&self, watch: &mut dyn FnMut(usize, &Event) -> bool) -> Result<Summary, Error> {
-        let mut notes = Vec::new();
         let prepared = Prepared::replaced(self.teacher, &self.functions)?;
+        let idle = self.functions.idle(&self.teacher.architecture)?;
+        if self.student.is_none() && idle.len() == self.functions.count() {
+            return Err(Error::new(format!("the student would be the teacher: {}", idle.join("; "))));
+        }
+        let mut notes: Vec<String> = idle.iter().map(|why| why.to_string()).collect();
         let architecture = &prepared.architecture;
         if let Some(student) = self.student {
             self.check(student)?;

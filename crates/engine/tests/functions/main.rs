@@ -323,6 +323,31 @@ fn a_layer_has_no_norm_left_and_one_step_per_map() {
     );
 }
 
+/// What is replaced by what was there before is named; elsewhere nothing is.
+#[test]
+fn what_changes_nothing_is_told() {
+    let softmax = Some(SoftmaxNetwork { tokens: 16, shared: false, keys: None });
+    for (name, softmax, idle) in [
+        ("bert-classify", softmax, &[][..]),
+        // No tanh where there is no pooler, none either where words are filled in.
+        ("bert-token", softmax, &["clip"]),
+        ("bert-mlm", softmax, &["clip"]),
+        ("gpt2-classify", None, &["clip"]),
+        ("mobilebert-classify", softmax, &["relu", "norm"]),
+        ("mobilebert-hidden", softmax, &["relu", "norm", "clip"]),
+        ("mobilebert-hidden-plain", softmax, &["clip"]),
+    ] {
+        let functions = Functions { softmax, relu: Some(Relu::ALL), power_norm: true, clip: true };
+        let model = Model::load(&fixture(name)).unwrap();
+        let told = functions.idle(&model.architecture).unwrap();
+        let first: Vec<&str> = told.iter().map(|why| why.split(' ').next().unwrap()).collect();
+        assert_eq!(first, idle, "{name}");
+        // The same is said of the model that was made so, when the published one has to be looked up.
+        assert_eq!(replaced(name, &functions, 1).idle_functions().unwrap(), told, "{name}");
+        assert_eq!(model.idle_functions().unwrap(), [""; 0], "{name}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_in_one_line() {
     let refused = |name: &str, functions: &Functions| {

@@ -157,7 +157,7 @@ fn costs(args: &InspectArgs) -> Result<(), Failure> {
         cost.chosen = rivals.as_ref().map(|rivals| rivals.race(work, repeats)).transpose()?;
         costs.push(cost);
     }
-    let report = report::Report::new(args.model.name(), &model, &engine, costs);
+    let report = report::Report::new(args.model.name(), &model, &engine, costs)?;
     if let Some(path) = &args.svg {
         picture::write(&report, path)?;
     }

@@ -31,6 +31,9 @@ pub struct Report {
     /// What stands in the place of functions, if anything does.
     #[serde(skip_serializing_if = "Option::is_none")]
     functions: Option<Functions>,
+    /// Which of these change nothing, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    idle_functions: Vec<&'static str>,
     vocabulary: usize,
     max_tokens: Option<usize>,
     head: HeadKind,
@@ -60,9 +63,9 @@ fn by_name<S: serde::Serializer>(parts: &BTreeMap<Part, usize>, serializer: S) -
 
 impl Report {
     /// Gathers what there is to say.
-    pub fn new(name: String, model: &Model, engine: &Engine, costs: Vec<Cost>) -> Report {
+    pub fn new(name: String, model: &Model, engine: &Engine, costs: Vec<Cost>) -> Result<Report, Failure> {
         let a = &model.architecture;
-        Report {
+        Ok(Report {
             model: name,
             family: family_name(a.family),
             layers: a.layers.len(),
@@ -71,6 +74,7 @@ impl Report {
             inner: a.layers.iter().flat_map(|layer| &layer.ffns).map(|ffn| ffn.up.outputs).max().unwrap_or(0),
             left: model.plan.elements.is_some().then(|| Left::of(a)),
             functions: model.plan.functions.clone(),
+            idle_functions: model.idle_functions()?,
             vocabulary: a.embeddings.vocabulary,
             max_tokens: a.max_tokens,
             head: a.head.kind,
@@ -83,7 +87,7 @@ impl Report {
             weight_bytes: engine.weight_bytes(),
             peak_memory_bytes: machine::memory().1 * 1024,
             costs,
-        }
+        })
     }
 
     /// Prints it for people.
@@ -130,6 +134,7 @@ impl Report {
         if let Some(functions) = &self.functions {
             out.line(&format!("replaced: {functions}"))?;
         }
+        self.idle_functions.iter().try_for_each(|why| out.line(&format!("  {why}")))?;
         let Some(left) = &self.left else { return Ok(()) };
         out.line("")?;
         out.line(&out.paint.strong("pruned; what is left"))?;
