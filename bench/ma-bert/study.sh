@@ -20,6 +20,7 @@
 #                          it there is no kind alone: what has learned nothing from a teacher before cannot learn from labels
 #   LAYERS                 the models of TEACHERS are distilled to so many layers first, and these teach (DistilBERT's stand-in); no plain text
 #   WORK                   where models go (OUT/work)
+#   MORE                   more options of every training (--no-record)
 #
 # Ends with 0 if all of it is finished, or LIMIT was reached; with 1 if a training failed or waits for one that did; with 2 if what was asked for
 # cannot be. What is left is named.
@@ -107,7 +108,7 @@ begins_as() { case $1 in alone | power) echo ma ;; *) echo "$1" ;; esac; }
 start() {
     local kind=${1%%-*} rest=${1#*-} seed=${1##*-}
     local task=${rest%-*} from=$begin
-    local common="--out $work/$1 --seed $seed --device $device --resume --json"
+    local common="--out $work/$1 --seed $seed --device $device --resume --json ${MORE:-}"
     # shellcheck disable=SC2046,SC2086
     case $kind in
     teacher) if [ "$layers" -gt 0 ]; then

@@ -1,7 +1,29 @@
 //! Batches as Burn wants them: padded.
 
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use crate::data::Target;
+use crate::feed::{self, HostBatch};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use sparing_model::Sequence;
+use std::sync::Arc;
+
+impl HostBatch {
+    /// Pads to `length`, at least the longest.
+    pub(crate) fn new(sequences: &[Sequence], targets: Vec<Target>, length: usize) -> HostBatch {
+        let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(0);
+        HostBatch {
+            ids: sequences.iter().map(|s| s.ids.clone()).collect(),
+            types: sequences.iter().map(types_of).collect(),
+            length: length.max(longest).max(1),
+            targets,
+        }
+    }
+
+    /// 1 where there is a token.
+    fn presence(&self) -> Vec<i32> {
+        let row = |ids: &Vec<u32>| (0..self.length).map(|i| i32::from(i < ids.len())).collect::<Vec<_>>();
+        self.ids.iter().flat_map(row).collect()
+    }
+}
 
 /// The type of every token of a sequence; 0 where none is given.
 fn types_of(sequence: &Sequence) -> Vec<u32> {
@@ -21,45 +43,45 @@ pub struct PaddedBatch {
     pub lengths: Vec<usize>,
     /// Common length.
     pub length: usize,
-    /// The ids on the host, for what depends on a token (Longformer's separators).
-    pub(crate) host: Vec<Vec<u32>>,
-    /// The token types on the host, one per token.
-    pub(crate) host_types: Vec<Vec<u32>>,
-    /// The largest token type; nothing needs looking up where it is zero.
-    pub(crate) most_type: u32,
+    /// The same on the host.
+    pub(crate) host: Arc<HostBatch>,
+    device: Device,
 }
 
 impl PaddedBatch {
     /// Pads to `length` (at least the longest; rounding up to a few lengths keeps GPU kernels few).
     pub fn new(sequences: &[Sequence], length: usize, device: &Device) -> PaddedBatch {
-        let longest = sequences.iter().map(|s| s.ids.len()).max().unwrap_or(0);
-        let (count, length) = (sequences.len(), length.max(longest).max(1));
-        let mut ids = vec![0i32; count * length];
-        let mut types = vec![0i32; count * length];
-        let mut mask = vec![false; count * length];
-        for (number, sequence) in sequences.iter().enumerate() {
-            let row = number * length;
-            for (to, id) in ids[row..].iter_mut().zip(&sequence.ids) {
-                *to = *id as i32;
-            }
-            for (to, kind) in types[row..].iter_mut().zip(&sequence.types) {
-                *to = *kind as i32;
-            }
-            mask[row..row + sequence.ids.len()].fill(true);
-        }
+        PaddedBatch::of(HostBatch::new(sequences, vec![], length), device)
+    }
+
+    /// Puts a batch on a device.
+    pub(crate) fn of(host: HostBatch, device: &Device) -> PaddedBatch {
+        let host = Arc::new(host);
         // Nothing here has a gradient.
-        let device = &device.clone().without_autodiff();
-        let shape = [count, length];
+        let device = device.clone().without_autodiff();
+        let shape = [host.ids.len(), host.length];
+        let ints = |of: fn(&HostBatch) -> Vec<i32>| -> Tensor<2, Int> {
+            feed::ints(&device, of(&host), move |moment| Ok(of(&moment.batch))).reshape(shape)
+        };
         PaddedBatch {
-            ids: Tensor::from_data(TensorData::new(ids, shape), device),
-            types: Tensor::from_data(TensorData::new(types, shape), device),
-            mask: Tensor::from_data(TensorData::new(mask, shape), device),
-            lengths: sequences.iter().map(|s| s.ids.len()).collect(),
-            length,
-            host: sequences.iter().map(|s| s.ids.clone()).collect(),
-            host_types: sequences.iter().map(types_of).collect(),
-            most_type: sequences.iter().flat_map(|s| s.types.iter().copied()).max().unwrap_or(0),
+            ids: ints(|host| host.padded(&host.ids)),
+            types: ints(|host| host.padded(&host.types)),
+            mask: ints(HostBatch::presence).equal_elem(1),
+            lengths: host.ids.iter().map(Vec::len).collect(),
+            length: host.length,
+            host,
+            device,
         }
+    }
+
+    /// Whole numbers that depend on nothing but the batch.
+    pub(crate) fn ints(&self, of: impl Fn(&HostBatch) -> Vec<i32> + 'static) -> Tensor<1, Int> {
+        feed::ints(&self.device, of(&self.host), move |moment| Ok(of(&moment.batch)))
+    }
+
+    /// Numbers that depend on nothing but the batch.
+    pub(crate) fn floats(&self, of: impl Fn(&HostBatch) -> Vec<f32> + 'static) -> Tensor<1> {
+        feed::floats(&self.device, of(&self.host), move |moment| Ok(of(&moment.batch)))
     }
 
     /// Sequences.
@@ -70,12 +92,6 @@ impl PaddedBatch {
     /// Real tokens.
     pub fn tokens(&self) -> usize {
         self.lengths.iter().sum()
-    }
-
-    /// What is known of every token on the host as it is on the device: `[batch * length]`, 0 where padded.
-    pub(crate) fn padded(&self, known: &[Vec<u32>]) -> Vec<u32> {
-        let zeros = || std::iter::repeat_n(0, self.length);
-        known.iter().flat_map(|sequence| sequence.iter().copied().chain(zeros()).take(self.length)).collect()
     }
 
     /// Where row `row` of sequence `sequence` is among `[batch * length]` rows.

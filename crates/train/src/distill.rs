@@ -64,6 +64,12 @@ impl Teaching {
         let Teaching { soft, divergence, logits, hidden, attention, attention_divergence, .. } = *self;
         [soft, divergence, logits, hidden, attention, attention_divergence].iter().any(|weight| *weight > 0.0)
     }
+
+    /// Whether answers are taught, right ones or the teacher's.
+    fn answers(&self) -> bool {
+        let Teaching { hard, soft, divergence, logits, .. } = *self;
+        [hard, soft, divergence, logits].iter().any(|weight| *weight > 0.0)
+    }
 }
 
 /// Teacher, student, data and how.

@@ -1,6 +1,7 @@
 //! Linear maps, norms and their like, each by the faster of our own operations: [`crate::ops`] where numbers are in the
 //! host's memory, [`crate::gpu`] elsewhere.
 
+use crate::gpu::{Looked, Seed};
 use crate::random::Random;
 use crate::{gpu, ops};
 use burn::tensor::Tensor;
@@ -39,7 +40,8 @@ pub(crate) fn lookup(table: Tensor<2>, ids: Vec<u32>) -> Tensor<2> {
         let ids: Arc<[usize]> = ids.iter().map(|id| *id as usize).collect();
         return ops::gather(table, ids);
     }
-    gpu::lookup(table, ids)
+    let looked = Looked::new(&table, ids.iter().map(|id| *id as i32).collect());
+    gpu::lookup(table, &looked)
 }
 
 /// Drops a share of the numbers and scales the others up. The seed decides which.
@@ -50,5 +52,6 @@ pub(crate) fn dropout(x: Tensor<2>, share: f64, seed: u64) -> Tensor<2> {
     if ops::on_host(&x.device()) {
         return ops::drop(x, Dropout::new(Random::new(seed).bits(), share));
     }
-    gpu::dropout(x, share, seed)
+    let on = x.device().without_autodiff();
+    gpu::dropout(x, share, &Seed::new(&on, seed), 0)
 }

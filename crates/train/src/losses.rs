@@ -1,5 +1,6 @@
 //! What training makes small. Every loss is a mean, `[1]`.
 
+use crate::gpu::{self, Counted};
 use burn::tensor::activation::{log_sigmoid, log_softmax, softmax};
 use burn::tensor::{Bool, Int, Tensor};
 
@@ -40,19 +41,15 @@ pub fn soft_divergence(student: Tensor<2>, teacher: Tensor<2>, temperature: f64)
 /// Mean of squared differences of `[batch, length, width]` over real tokens; `mask` `[batch, length]`.
 pub fn masked_mean_squared(a: Tensor<3>, b: Tensor<3>, mask: Tensor<2, Bool>) -> Tensor<1> {
     let [batch, length, width] = a.dims();
-    let weight = mask.float().reshape([batch, length, 1]);
-    let count = weight.clone().sum().mul_scalar(width as f64);
-    let difference = (a - b) * weight;
-    (difference.clone() * difference).sum() / count
+    let [a, b] = [a, b].map(|x| x.reshape([batch * length, width]));
+    gpu::mean_square(a, b, mask.float(), Counted::Rows).reshape([1])
 }
 
 /// Mean of squared differences of attention probabilities `[batch, heads, length, length]` over pairs of real tokens.
 pub fn attention_mean_squared(a: Tensor<4>, b: Tensor<4>, mask: Tensor<2, Bool>) -> Tensor<1> {
-    let [_, heads, _, _] = a.dims();
-    let weight = pairs(mask);
-    let count = weight.clone().sum().mul_scalar(heads as f64);
-    let difference = (a - b) * weight;
-    (difference.clone() * difference).sum() / count
+    let [batch, heads, queries, keys] = a.dims();
+    let [a, b] = [a, b].map(|x| x.reshape([batch * heads * queries, keys]));
+    gpu::mean_square(a, b, mask.float(), Counted::Pairs { heads }).reshape([1])
 }
 
 /// Divergence of the student's attention from the teacher's (MobileBERT's attention transfer), mean over heads and real

@@ -20,6 +20,7 @@ mod shares;
 mod tokens;
 mod values;
 
+use crate::feed::HostBatch;
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
 pub(crate) use guide::ROOM;
@@ -27,7 +28,7 @@ pub use guide::{Beyond, Guide};
 use pass::Pass;
 use power::Running;
 pub use power::Statistics;
-use sparing_model::{Architecture, AttentionPlan, Calibration, Error, Norm};
+use sparing_model::{Architecture, AttentionPlan, Calibration, Error, GlobalTokens, Norm};
 use std::sync::Arc;
 use values::Asked;
 
@@ -190,6 +191,39 @@ impl Network {
     /// Running statistics that have changed since this was asked last, by name: to be put into the parameters.
     pub fn changed(&self) -> Vec<(String, Tensor<2>)> {
         self.running.take()
+    }
+
+    /// What would make an index leave its table.
+    pub(crate) fn check(&self, batch: &HostBatch) -> Result<(), Error> {
+        let longest = batch.ids.iter().map(Vec::len).max().unwrap_or(0);
+        if batch.ids.iter().any(Vec::is_empty) || longest == 0 {
+            return Err(Error::new("a batch needs one sequence at least, and a sequence one token"));
+        }
+        let e = &self.architecture.embeddings;
+        let rows = e.positions.as_ref().map(|p| p.rows.saturating_sub(p.offset));
+        let limit = [self.architecture.max_tokens, rows].into_iter().flatten().min();
+        if let Some(limit) = limit.filter(|limit| longest > *limit) {
+            return Err(Error::new(format!("a sequence has {longest} tokens; this model takes {limit} at most")));
+        }
+        if let Some(id) = batch.ids.iter().flatten().find(|id| **id as usize >= e.vocabulary) {
+            let words = e.vocabulary;
+            return Err(Error::new(format!("token id {id} is outside the vocabulary of {words}")));
+        }
+        let kind = batch.most_type() as usize;
+        match &e.token_types {
+            Some(table) if kind >= table.rows => {
+                Err(Error::new(format!("token type {kind}, but this model knows {}", table.rows)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether passes over batches of one form are the same operations on tensors of the same shapes: nothing is chosen by what is
+    /// computed, or by which tokens there are.
+    pub(crate) fn is_recordable(&self) -> bool {
+        let near = self.architecture.layers.iter().any(|layer| layer.attention.window.is_some());
+        let plain = self.means == Means::Own && self.attention.is_exact();
+        plain && !near && self.architecture.head.global_tokens == GlobalTokens::None
     }
 
     /// What attention economises.

@@ -1,10 +1,13 @@
 //! What a batch is trained on.
 
+use crate::batches::padded_length;
 use crate::data::{Example, Target};
+use crate::feed::{self, Form, HostBatch, Moment};
 use crate::losses::{binary_cross_entropy, cross_entropy, mean_squared};
 use crate::{Capture, Holes, LinearHook, Mode, Network, PaddedBatch, Parameters, Statistics};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use sparing_model::{Error, Sequence};
+use std::sync::Arc;
 
 /// Something to make small.
 pub trait Objective {
@@ -13,6 +16,13 @@ pub trait Objective {
 
     /// The mean loss of these examples, tracked by autodiff.
     fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error>;
+
+    /// What is told to the device in a pass over these examples, if that is all that differs between passes of the same form: such a pass
+    /// can be recorded and repeated.
+    fn recordable(&self, examples: &[usize], pass: &Pass, device: &Device) -> Result<Option<(Form, Moment)>, Error> {
+        let _ = (examples, pass, device);
+        Ok(None)
+    }
 
     /// Weights that stay zero.
     fn holes(&self) -> Option<&Holes> {
@@ -103,7 +113,21 @@ impl Objective for Supervised<'_> {
         let chosen: Vec<&Example> = examples.iter().map(|&i| &self.examples[i]).collect();
         let batch = pad(self.network, &chosen, parameters.device());
         let forward = self.network.forward_with(parameters, &batch, pass.mode(Capture::default()), self.hook)?;
-        Ok(Loss { value: head_loss(forward.output, &batch, &chosen)?, tokens: batch.lengths.iter().sum() })
+        Ok(Loss { value: head_loss(forward.output, &batch)?, tokens: batch.lengths.iter().sum() })
+    }
+
+    fn recordable(&self, examples: &[usize], pass: &Pass, device: &Device) -> Result<Option<(Form, Moment)>, Error> {
+        if self.hook.is_some() || self.holes.is_some() || !self.network.is_recordable() {
+            return Ok(None);
+        }
+        let chosen: Vec<&Example> = examples.iter().map(|&i| &self.examples[i]).collect();
+        let batch = host_batch(self.network, &chosen, device);
+        if batch.is_of_rows() {
+            return Ok(None);
+        }
+        self.network.check(&batch)?;
+        let form = Form::of(&batch, 0);
+        Ok(Some((form, Moment { batch: Arc::new(batch), seed: pass.seed, own: 1.0, step: None })))
     }
 }
 
@@ -114,69 +138,96 @@ pub(crate) fn lengths(examples: &[Example]) -> Vec<usize> {
 
 /// The examples' sequences, padded.
 pub(crate) fn pad(network: &Network, examples: &[&Example], device: &Device) -> PaddedBatch {
+    PaddedBatch::of(host_batch(network, examples, device), device)
+}
+
+/// The same before it is on a device.
+pub(crate) fn host_batch(network: &Network, examples: &[&Example], device: &Device) -> HostBatch {
     let sequences: Vec<Sequence> = examples.iter().map(|e| e.sequence.clone()).collect();
-    PaddedBatch::fitting(&sequences, network.architecture().max_tokens, device)
+    let longest = sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap_or(1);
+    let targets = examples.iter().map(|e| e.target.clone()).collect();
+    HostBatch::new(&sequences, targets, padded_length(longest, network.architecture().max_tokens, device))
 }
 
 /// The loss that fits the targets, which all have one kind.
-pub(crate) fn head_loss(output: Tensor<3>, batch: &PaddedBatch, examples: &[&Example]) -> Result<Tensor<1>, Error> {
+pub(crate) fn head_loss(output: Tensor<3>, batch: &PaddedBatch) -> Result<Tensor<1>, Error> {
     let [count, rows, width] = output.dims();
-    let device = output.device();
-    let indices = |values: Vec<i32>| -> Tensor<1, Int> {
-        let length = values.len();
-        Tensor::from_data(TensorData::new(values, [length]), &device)
+    let device = output.device().without_autodiff();
+    // What the targets say, now and of other batches.
+    let ints = |of: fn(&HostBatch, usize) -> Result<Vec<i32>, Error>| -> Result<Tensor<1, Int>, Error> {
+        Ok(feed::ints(&device, of(&batch.host, width)?, move |moment| of(&moment.batch, width)))
     };
-    let mixed = || Error::new("examples of different kinds cannot be trained together");
-    let inside =
-        |class: usize| if class < width { Ok(class as i32) } else { Err(Error::new("a label beyond the head")) };
-    match examples.first().map(|e| &e.target) {
+    let floats = |of: fn(&HostBatch, usize) -> Result<Vec<f32>, Error>| -> Result<Tensor<1>, Error> {
+        Ok(feed::floats(&device, of(&batch.host, width)?, move |moment| of(&moment.batch, width)))
+    };
+    match batch.host.targets.first() {
         None => Err(Error::new("an empty batch cannot be trained on")),
         Some(Target::Class(_)) => {
-            let class = |e: &&Example| if let Target::Class(c) = e.target { inside(c) } else { Err(mixed()) };
-            let classes = examples.iter().map(class).collect::<Result<Vec<_>, _>>()?;
-            Ok(cross_entropy(output.reshape([count, width]), indices(classes)))
+            let classes = ints(|host, width| {
+                let class = |t: &Target| if let Target::Class(c) = t { inside(*c, width) } else { Err(mixed()) };
+                host.targets.iter().map(class).collect()
+            })?;
+            Ok(cross_entropy(output.reshape([count, width]), classes))
         }
         Some(Target::Labels(_)) => {
-            let mut wanted = vec![0f32; count * width];
-            for (i, example) in examples.iter().enumerate() {
-                let Target::Labels(labels) = &example.target else { return Err(mixed()) };
-                for &label in labels {
-                    wanted[i * width + inside(label)? as usize] = 1.0;
+            let wanted = floats(|host, width| {
+                let mut wanted = vec![0f32; host.targets.len() * width];
+                for (i, target) in host.targets.iter().enumerate() {
+                    let Target::Labels(labels) = target else { return Err(mixed()) };
+                    for &label in labels {
+                        wanted[i * width + inside(label, width)? as usize] = 1.0;
+                    }
                 }
-            }
-            let wanted = Tensor::from_data(TensorData::new(wanted, [count, width]), &device);
-            Ok(binary_cross_entropy(output.reshape([count, width]), wanted))
+                Ok(wanted)
+            })?;
+            Ok(binary_cross_entropy(output.reshape([count, width]), wanted.reshape([count, width])))
         }
         Some(Target::Score(_)) => {
-            let score = |e: &&Example| if let Target::Score(s) = e.target { Ok(s) } else { Err(mixed()) };
-            let scores = examples.iter().map(score).collect::<Result<Vec<f32>, _>>()?;
-            let scores = Tensor::from_data(TensorData::new(scores, [count, 1]), &device);
-            Ok(mean_squared(output.reshape([count, width]).narrow(1, 0, 1), scores))
+            let scores = floats(|host, _| {
+                let score = |t: &Target| if let Target::Score(s) = t { Ok(*s) } else { Err(mixed()) };
+                host.targets.iter().map(score).collect()
+            })?;
+            Ok(mean_squared(output.reshape([count, width]).narrow(1, 0, 1), scores.reshape([count, 1])))
         }
         Some(Target::Rows(_)) => {
             let (mut places, mut classes) = (Vec::new(), Vec::new());
-            for (i, example) in examples.iter().enumerate() {
-                let Target::Rows(wanted) = &example.target else { return Err(mixed()) };
+            for (i, target) in batch.host.targets.iter().enumerate() {
+                let Target::Rows(wanted) = target else { return Err(mixed()) };
                 for &(row, class) in wanted {
                     places.push((i * rows + row) as i32);
-                    classes.push(inside(class as usize)?);
+                    classes.push(inside(class as usize, width)?);
                 }
             }
-            let chosen = output.reshape([count * rows, width]).select(0, indices(places));
-            Ok(cross_entropy(chosen, indices(classes)))
+            // How many there are differs from batch to batch.
+            let [places, classes] = [places, classes].map(|values: Vec<i32>| {
+                let length = values.len();
+                Tensor::<1, Int>::from_data(TensorData::new(values, [length]), &device)
+            });
+            Ok(cross_entropy(output.reshape([count * rows, width]).select(0, places), classes))
         }
         Some(Target::Span(..)) => {
-            let (mut starts, mut ends) = (Vec::new(), Vec::new());
-            for example in examples {
-                let Target::Span(start, end) = example.target else { return Err(mixed()) };
-                starts.push(start as i32);
-                ends.push(end as i32);
-            }
+            let starts =
+                ints(|host, _| spans(host).map(|spans| spans.iter().map(|(start, _)| *start as i32).collect()))?;
+            let ends = ints(|host, _| spans(host).map(|spans| spans.iter().map(|(_, end)| *end as i32).collect()))?;
             let padding = batch.mask.clone().bool_not();
             let column =
                 |i: usize| output.clone().narrow(2, i, 1).reshape([count, rows]).mask_fill(padding.clone(), -1e9);
-            let sum = cross_entropy(column(0), indices(starts)) + cross_entropy(column(1), indices(ends));
+            let sum = cross_entropy(column(0), starts) + cross_entropy(column(1), ends);
             Ok(sum.div_scalar(2.0))
         }
     }
+}
+
+fn mixed() -> Error {
+    Error::new("examples of different kinds cannot be trained together")
+}
+
+fn inside(class: usize, width: usize) -> Result<i32, Error> {
+    if class < width { Ok(class as i32) } else { Err(Error::new("a label beyond the head")) }
+}
+
+/// Where answers begin and end.
+fn spans(host: &HostBatch) -> Result<Vec<(usize, usize)>, Error> {
+    let span = |t: &Target| if let Target::Span(start, end) = t { Ok((*start, *end)) } else { Err(mixed()) };
+    host.targets.iter().map(span).collect()
 }

@@ -1,6 +1,7 @@
 //! The time of single operations at a network's sizes: which of them an update should avoid on a device.
 
 use crate::clock::wait;
+use crate::gpu::Looked;
 use crate::{StepShape, gpu};
 use burn::tensor::module::{embedding, layer_norm};
 use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData, activation};
@@ -106,13 +107,15 @@ impl<E: From<Error>, F: FnMut(OperationTime) -> Result<(), E>> Bench<F> {
     }
 
     fn looked_up(&mut self, vocabulary: usize, rows: usize, width: usize) -> Result<(), E> {
-        let ids: Vec<u32> = (0..rows).map(|i| ((i * 7919 + 13) % vocabulary.max(1)) as u32).collect();
-        let data = TensorData::new(ids.iter().map(|id| *id as i32).collect::<Vec<i32>>(), [1, rows]);
+        let ids: Vec<i32> = (0..rows).map(|i| ((i * 7919 + 13) % vocabulary.max(1)) as i32).collect();
+        let data = TensorData::new(ids.clone(), [1, rows]);
         let on_device = Tensor::<2, Int>::from_data(data, &self.device);
         self.graph("embedding and back, Burn's", &[[vocabulary, width]], |x| {
             embedding(x[0].clone(), on_device.clone()).reshape([rows, width])
         })?;
-        self.graph("embedding and back, ours", &[[vocabulary, width]], |x| gpu::lookup(x[0].clone(), ids.clone()))
+        self.graph("embedding and back, ours", &[[vocabulary, width]], |x| {
+            gpu::lookup(x[0].clone(), &Looked::new(&x[0], ids.clone()))
+        })
     }
 
     fn element_wise(&mut self, scores: [usize; 2], hidden: [usize; 2], inner: [usize; 2]) -> Result<(), E> {

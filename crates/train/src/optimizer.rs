@@ -4,6 +4,7 @@ mod flat;
 mod host;
 
 use crate::Parameters;
+use crate::gpu::Step;
 use burn::tensor::{Device, Tensor, TensorData};
 use flat::Flat;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,7 @@ pub struct AdamW {
     scales: BTreeMap<String, f64>,
     /// On the CPU, update in one pass over memory.
     fused: bool,
+    layout: u64,
 }
 
 /// Means of gradients and of their squares.
@@ -56,7 +58,7 @@ enum Moments {
 impl AdamW {
     /// An optimizer that has seen nothing yet. `scales`: factor of the rate by tensor name, 1 where there is none.
     pub fn new(options: AdamOptions, scales: BTreeMap<String, f64>) -> AdamW {
-        AdamW { options, step: 0, moments: BTreeMap::new(), flat: None, scales, fused: true }
+        AdamW { options, step: 0, moments: BTreeMap::new(), flat: None, scales, fused: true, layout: 0 }
     }
 
     /// Updates done.
@@ -74,6 +76,54 @@ impl AdamW {
         rate: f64,
     ) -> Result<Tensor<1>, Error> {
         self.step += 1;
+        self.apply(parameters, gradients, rate)
+    }
+
+    /// What the next update's numbers are; it is counted as done.
+    pub(crate) fn advance(&mut self, rate: f64) -> Step {
+        self.step += 1;
+        Step::new(&self.options, self.corrections(), rate)
+    }
+
+    /// Another number whenever the parameters have come to lie elsewhere.
+    pub(crate) fn layout(&self) -> u64 {
+        self.layout
+    }
+
+    /// Parameters and moments as they are now.
+    pub(crate) fn copies(&self) -> Option<[Tensor<1>; 3]> {
+        self.flat.as_ref().map(Flat::copies)
+    }
+
+    /// Goes back to what [`AdamW::copies`] found before the last update, where it is.
+    pub(crate) fn write_back(&mut self, copies: &[Tensor<1>; 3]) {
+        if let Some(flat) = &self.flat {
+            flat.write_back(copies);
+            self.step -= 1;
+        }
+    }
+
+    /// The same elsewhere: nothing of what lies here is read any more.
+    pub(crate) fn put_back(&mut self, copies: [Tensor<1>; 3], parameters: &mut Parameters) {
+        if let Some(flat) = &mut self.flat {
+            flat.put_back(copies, parameters);
+            self.step -= 1;
+            self.layout += 1;
+        }
+    }
+
+    /// Where all parameters lie, if updates change them there.
+    pub(crate) fn place(&self) -> Option<Tensor<1>> {
+        self.flat.as_ref().and_then(Flat::place)
+    }
+
+    /// The update that was counted last.
+    pub(crate) fn apply(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: NamedGradients,
+        rate: f64,
+    ) -> Result<Tensor<1>, Error> {
         if self.fused && parameters.device().clone().inner() == Device::flex() {
             self.update_on_host(parameters, gradients, rate)
         } else {
@@ -100,7 +150,10 @@ impl AdamW {
         }
         if self.flat.as_ref().is_none_or(|flat| !flat.holds(&gradients)) {
             self.spill();
-            self.flat = Some(self.flatten(parameters, &gradients));
+            let mut flat = self.flatten(parameters, &gradients);
+            flat.share(parameters);
+            self.flat = Some(flat);
+            self.layout += 1;
         }
         let (o, corrections) = (self.options, self.corrections());
         let Some(flat) = &mut self.flat else { unreachable!("made above") };

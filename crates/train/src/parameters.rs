@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// All tensors of a model on a device. Each is held as a matrix: a vector of n is `[1, n]`, and trailing axes of tensors
 /// with more than two are merged; the shape in the file is kept beside it. Always f32.
 ///
-/// A clone shares the numbers.
+/// A clone shares the numbers, and on a GPU training changes them where they are: who wants to keep them copies them.
 #[derive(Clone)]
 pub struct Parameters {
     tensors: BTreeMap<String, Parameter>,

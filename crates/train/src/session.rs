@@ -139,7 +139,11 @@ impl Session<'_> {
             }
             let watch: &mut Watch<'_> = &mut |event| watch(number, event);
             match self.run(&mut parameters, objective, &options, watch)? {
-                Some(run) => runs.push(run),
+                Some(run) => {
+                    let why = run.unrecorded.iter();
+                    notes.extend(why.map(|why| format!("every update was asked for step by step: {why}")));
+                    runs.push(run);
+                }
                 None => return Ok(Summary::new(runs, false, notes)),
             }
         }
@@ -203,6 +207,8 @@ impl Session<'_> {
             late_loss: late.iter().sum::<f64>() / late.len() as f64,
             tokens: finish.state.tokens,
             seconds: finish.seconds,
+            repeated: finish.repeated,
+            unrecorded: finish.unrecorded,
             trained: trained.unwrap_or_default(),
             saved,
             directory: target.clone(),

@@ -23,6 +23,12 @@ pub struct RunSummary {
     pub tokens: u64,
     /// Seconds of the run that finished it.
     pub seconds: f64,
+    /// Updates of that run that a GPU repeated by itself.
+    #[serde(default)]
+    pub repeated: u64,
+    /// Why it did not, if it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<String>,
     /// What the training's own evaluation said of the model that was kept.
     pub trained: Vec<Value>,
     /// What the engine says of the directory that was written, with intervals.

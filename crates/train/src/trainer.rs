@@ -2,11 +2,14 @@
 
 use crate::batches::epoch_batches;
 use crate::checkpoint::{Best, State, Work};
+use crate::feed;
 use crate::inventory::inventory;
 use crate::log::{Line, Log};
 use crate::objective::{Objective, Pass};
+use crate::ops::on_host;
 use crate::optimizer::NamedGradients;
 use crate::random::Random;
+use crate::recorder::{Found, Recorder};
 use crate::{AdamOptions, AdamW, Parameters, Schedule};
 use burn::tensor::Tensor;
 use serde::Serialize;
@@ -59,6 +62,9 @@ pub struct TrainOptions {
     /// and nobody runs far ahead of it.
     #[serde(skip)]
     pub log_every: u64,
+    /// On a GPU, record updates and let the device repeat them.
+    #[serde(skip)]
+    pub record: bool,
 }
 
 impl Default for TrainOptions {
@@ -82,6 +88,7 @@ impl Default for TrainOptions {
             checkpoint_steps: None,
             checkpoint_minutes: 10.0,
             log_every: 1,
+            record: true,
         }
     }
 }
@@ -139,6 +146,10 @@ pub struct Finish {
     pub complete: bool,
     /// Seconds spent in this run, evaluations included.
     pub seconds: f64,
+    /// Updates of this run that a GPU repeated by itself.
+    pub repeated: u64,
+    /// Why it did not, if it was tried.
+    pub unrecorded: Option<String>,
 }
 
 /// Trains, from the newest checkpoint in `work` if there is one. Without a judge the last parameters are the result.
@@ -212,7 +223,8 @@ pub fn train(
         }
     };
     run.flush(&mut state)?;
-    Ok(Finish { state, complete, seconds: start.elapsed().as_secs_f64() })
+    let (repeated, unrecorded) = (run.repeated, run.recorder.gave_up().map(str::to_string));
+    Ok(Finish { state, complete, seconds: start.elapsed().as_secs_f64(), repeated, unrecorded })
 }
 
 /// Keeps tensors as they are that have one of these in their name.
@@ -256,6 +268,9 @@ struct Run<'a> {
     loss: f64,
     start: Instant,
     tokens: u64,
+    /// Updates that the device repeats by itself.
+    recorder: Recorder,
+    repeated: u64,
 }
 
 struct Pending {
@@ -289,6 +304,8 @@ impl<'a> Run<'a> {
             loss: f64::NAN,
             start: now,
             tokens: 0,
+            recorder: Recorder::default(),
+            repeated: 0,
         })
     }
 
@@ -338,15 +355,19 @@ impl<'a> Run<'a> {
     fn update(&mut self, state: &mut State, parameters: &mut Parameters, optimizer: &mut AdamW) -> Result<(), Error> {
         let (epoch, passes) = self.passes(state.step);
         let o = self.options;
+        if let [batch] = passes.as_slice()
+            && self.update_recorded(epoch, batch, state, parameters, optimizer)?
+        {
+            return Ok(());
+        }
         let examples: usize = passes.iter().map(Vec::len).sum();
         let mut gradients = NamedGradients::new();
         let mut losses = Vec::new();
         let mut tokens = 0;
         for (number, batch) in passes.iter().enumerate() {
+            let pass = self.pass(epoch, state.step, number);
             // Dropout draws from the device's generator: seeded here, it is the same after a resume.
-            let seed = Random::at(o.seed, &[1, state.step, number as u64]).bits();
-            parameters.device().seed(seed);
-            let pass = Pass { seed, epoch, step: state.step, dropout: o.dropout, bf16: o.bf16 };
+            parameters.device().seed(pass.seed);
             let loss = self.objective.loss(parameters, batch, &pass)?;
             tokens += loss.tokens as u64;
             let value = loss.value.mul_scalar(batch.len() as f64 / examples as f64);
@@ -361,12 +382,87 @@ impl<'a> Run<'a> {
         }
         let rate = o.schedule.at(state.step, self.total);
         let norm = optimizer.update(parameters, gradients, rate)?;
+        self.done(state, [Tensor::cat(losses, 0).sum(), norm], rate, tokens);
+        Ok(())
+    }
+
+    /// An update that the device repeats by itself, or that is recorded for that; false: it is to be done step by step.
+    fn update_recorded(
+        &mut self,
+        epoch: u64,
+        batch: &[usize],
+        state: &mut State,
+        parameters: &mut Parameters,
+        optimizer: &mut AdamW,
+    ) -> Result<bool, Error> {
+        // On the host there are no launches to spare.
+        if !self.options.record || on_host(parameters.device()) {
+            return Ok(false);
+        }
+        let (objective, pass) = (self.objective, self.pass(epoch, state.step, 0));
+        let Some((form, mut moment)) = objective.recordable(batch, &pass, parameters.device())? else {
+            return Ok(false);
+        };
+        let rate = self.options.schedule.at(state.step, self.total);
+        let tokens = moment.batch.tokens() as u64;
+        self.recorder.keep_for(optimizer.layout());
+        let found = if self.recorder.knows(&form) {
+            moment.step = Some(optimizer.advance(rate));
+            self.repeated += 1;
+            self.recorder.repeat(&form, &moment)?
+        } else if let Some(place) = optimizer.place()
+            && self.recorder.is_due(&form)
+            && let Some(copies) = optimizer.copies()
+            && let Some(recording) = self.recorder.prepare(&place)
+        {
+            // Done, recorded, and done again from the same beginning: only what finds the same is trusted.
+            let asked = |parameters: &mut Parameters| -> Result<(Tensor<1>, NamedGradients), Error> {
+                let loss = objective.loss(parameters, batch, &pass)?.value;
+                let mut gradients = NamedGradients::new();
+                collect(parameters, &loss, &mut gradients);
+                Ok((loss.inner(), gradients))
+            };
+            let (done, tape) = feed::noted(|| -> Result<Found, Error> {
+                let (loss, gradients) = asked(parameters)?;
+                Ok([loss, optimizer.update(parameters, gradients, rate)?])
+            });
+            let done = numbers(&done?)?;
+            self.recorder.record(form, recording, tape, || {
+                let (loss, gradients) = asked(parameters)?;
+                Ok([loss, optimizer.apply(parameters, gradients, rate)?])
+            })?;
+            if !self.recorder.knows(&form) {
+                optimizer.put_back(copies, parameters);
+                return Ok(false);
+            }
+            optimizer.write_back(&copies);
+            moment.step = Some(optimizer.advance(rate));
+            let found = self.recorder.repeat(&form, &moment)?;
+            if !self.recorder.trusts(done, numbers(&found)?) {
+                optimizer.put_back(copies, parameters);
+                return Ok(false);
+            }
+            found
+        } else {
+            return Ok(false);
+        };
+        self.done(state, found, rate, tokens);
+        Ok(true)
+    }
+
+    /// What decides everything about a pass.
+    fn pass(&self, epoch: u64, step: u64, number: usize) -> Pass {
+        let o = self.options;
+        let seed = Random::at(o.seed, &[1, step, number as u64]).bits();
+        Pass { seed, epoch, step, dropout: o.dropout, bf16: o.bf16 }
+    }
+
+    /// Books an update.
+    fn done(&mut self, state: &mut State, [loss, norm]: Found, rate: f64, tokens: u64) {
         state.step += 1;
         state.tokens += tokens;
         self.tokens += tokens;
-        let loss = Tensor::cat(losses, 0).sum();
         self.pending.push(Pending { step: state.step, loss, norm, rate, tokens: state.tokens });
-        Ok(())
     }
 
     /// Fetches the numbers that are still on the device and writes them down.
@@ -406,6 +502,11 @@ pub(crate) fn collect(parameters: &Parameters, loss: &Tensor<1>, sum: &mut Named
         };
         sum.insert(name.to_string(), g);
     }
+}
+
+fn numbers(found: &Found) -> Result<[f64; 2], Error> {
+    let [loss, norm] = found.clone();
+    Ok([number(loss)?, number(norm)?])
 }
 
 fn number(tensor: Tensor<1>) -> Result<f64, Error> {

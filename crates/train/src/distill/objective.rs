@@ -1,15 +1,17 @@
 //! What a student is taught: the losses between two networks on the same batch.
 
 use super::Teaching;
+use crate::feed::{Form, Moment};
 use crate::losses::*;
 use crate::network::{Beyond, Guide};
-use crate::objective::{Loss, Objective, Pass, head_loss, pad};
+use crate::objective::{Loss, Objective, Pass, head_loss, host_batch, pad};
 use crate::pretrain::wanted_rows;
 use crate::random::Random;
 use crate::{Capture, Encoded, Example, Forward, LinearHook, Masking, Mode, Network, PaddedBatch};
 use crate::{Parameters, Statistics};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use sparing_model::{Error, HeadKind, Sequence};
+use std::sync::Arc;
 
 fn projection(layer: usize) -> String {
     format!("distill.projection.{layer}")
@@ -26,6 +28,7 @@ pub(super) fn add_projections(parameters: &mut Parameters, layers: usize, from: 
 }
 
 /// What is read.
+#[derive(Clone)]
 pub(crate) enum Texts<'a> {
     /// Labelled examples.
     Examples(&'a [Example]),
@@ -82,6 +85,24 @@ impl Objective for Distilling<'_> {
         self.student.changed()
     }
 
+    fn recordable(&self, chosen: &[usize], pass: &Pass, device: &Device) -> Result<Option<(Form, Moment)>, Error> {
+        let plain = self.student.is_recordable() && self.teacher.is_recordable();
+        // Running statistics are put into the parameters.
+        if self.hook.is_some() || self.norm_warmup.is_some() || !plain {
+            return Ok(None);
+        }
+        let examples = self.texts.examples(chosen, pass);
+        let batch = host_batch(self.student, &examples.iter().collect::<Vec<_>>(), device);
+        if self.teaching.answers() && batch.is_of_rows() {
+            return Ok(None);
+        }
+        self.student.check(&batch)?;
+        self.teacher.check(&batch)?;
+        let own = self.own(pass.step);
+        let form = Form::of(&batch, own.ceil() as u8 + own.floor() as u8);
+        Ok(Some((form, Moment { batch: Arc::new(batch), seed: pass.seed, own: own as f32, step: None })))
+    }
+
     fn loss(&self, parameters: &Parameters, chosen: &[usize], pass: &Pass) -> Result<Loss, Error> {
         let t = &self.teaching;
         let examples = self.texts.examples(chosen, pass);
@@ -99,7 +120,7 @@ impl Objective for Distilling<'_> {
             Some(updates) if pass.step < updates => Statistics::Batch,
             Some(_) => Statistics::Running,
         };
-        let answered = t.hard > 0.0 || t.soft > 0.0 || t.divergence > 0.0 || t.logits > 0.0;
+        let answered = t.answers();
         let mut terms = Vec::new();
         let (found, taught) = match &self.texts {
             Texts::Examples(_) => {
@@ -110,7 +131,7 @@ impl Objective for Distilling<'_> {
                 let guide = self.guide(pass.step, taught.as_ref().map_or(&[], |taught| &taught.hidden), &beyond);
                 let found = self.student.forward_guided(parameters, &batch, own, self.hook, guide)?;
                 if t.hard > 0.0 {
-                    terms.push(head_loss(found.output.clone(), &batch, &chosen)?.mul_scalar(t.hard));
+                    terms.push(head_loss(found.output.clone(), &batch)?.mul_scalar(t.hard));
                 }
                 let Some(taught) = taught else { return total(terms, &beyond, &batch) };
                 if answered {
@@ -193,13 +214,19 @@ impl Distilling<'_> {
     fn guide<'h>(&'h self, step: u64, hidden: &'h [Tensor<3>], beyond: &'h Beyond) -> Option<Guide<'h>> {
         match &self.guidance {
             Guidance::None => None,
-            Guidance::Teacher(0) => Some(Guide::Teacher { hidden, own: 1.0 }),
-            Guidance::Teacher(updates) => {
-                let half = *updates as f64 / 2.0;
-                let own = ((step as f64 - half) / half).clamp(0.0, 1.0);
-                Some(Guide::Teacher { hidden, own })
-            }
+            Guidance::Teacher(_) => Some(Guide::Teacher { hidden, own: self.own(step) }),
             Guidance::Bounds(most) => Some(Guide::Bounds { most, beyond }),
+        }
+    }
+
+    /// The share of their own that layers read at this update.
+    fn own(&self, step: u64) -> f64 {
+        match self.guidance {
+            Guidance::Teacher(updates) if updates > 0 => {
+                let half = updates as f64 / 2.0;
+                ((step as f64 - half) / half).clamp(0.0, 1.0)
+            }
+            _ => 1.0,
         }
     }
 

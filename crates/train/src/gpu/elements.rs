@@ -2,8 +2,10 @@
 
 use super::operation::{Computed, operation};
 use super::{Drops, fused};
+use crate::feed;
+use crate::random::Random;
 use crate::rows::by_rows;
-use burn::tensor::{Distribution, Tensor, activation};
+use burn::tensor::{Device, Distribution, Int, Tensor, activation};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 /// `x Φ(x)`, and the gradient of that; Burn's is the gradient of an approximation.
@@ -45,14 +47,27 @@ pub(crate) fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     })
 }
 
-/// Drops a share of the elements and scales the others up. Which ones depends on the seed and their places.
-pub(crate) fn dropout<const D: usize>(x: Tensor<D>, share: f64, seed: u64) -> Tensor<D> {
+/// A seed on a device: another in every update.
+#[derive(Clone)]
+pub(crate) struct Seed(Tensor<1, Int>);
+
+impl Seed {
+    /// This seed now; a recorded update's own when it is repeated.
+    pub(crate) fn new(device: &Device, seed: u64) -> Seed {
+        let bits = |seed: u64| vec![Random::new(seed).bits() as u32 as i32];
+        Seed(feed::ints(device, bits(seed), move |moment| Ok(bits(moment.seed))))
+    }
+}
+
+/// Drops a share of the elements and scales the others up. Which ones depends on the seed, a number and their places.
+pub(crate) fn dropout<const D: usize>(x: Tensor<D>, share: f64, seed: &Seed, number: u32) -> Tensor<D> {
+    let Seed(seed) = seed.clone();
     by_rows(x, |x| {
         operation([x], |[x]| {
-            let drops = Drops::new(share, seed);
-            match fused::dropped(&x, drops) {
+            let drops = Drops::new(share, number);
+            match fused::dropped(&x, &seed, drops) {
                 Some(values) => {
-                    let back = move |g: Tensor<2>, _: [bool; 1]| [fused::dropped(&g, drops)];
+                    let back = move |g: Tensor<2>, _: [bool; 1]| [fused::dropped(&g, &seed, drops)];
                     Computed { values, back: Box::new(back) as Box<dyn FnOnce(_, _) -> _ + Send> }
                 }
                 None => {

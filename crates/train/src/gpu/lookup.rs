@@ -5,17 +5,52 @@
 //! is added; and the table's gradient reads every row that was looked up from where its sum stands.
 
 use super::operation::{Computed, operation};
-use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData};
+use crate::PaddedBatch;
+use crate::feed::{self, HostBatch, Moment};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+use sparing_model::Error;
 
 /// Tokens in a block.
 const BLOCK: usize = 128;
 
-/// The rows `ids` of `table`: `[rows, width]` to `[ids, width]`.
-pub(crate) fn lookup(table: Tensor<2>, ids: Vec<u32>) -> Tensor<2> {
+/// Which rows of a table are looked up, and where their gradients go.
+pub(crate) struct Looked {
+    /// Lists one behind the other: which rows, and, where the table learns, what [`Sums`] has.
+    lists: Tensor<1, Int>,
+    tokens: usize,
+}
+
+impl Looked {
+    /// Rows by their numbers; the table is `[rows, width]`.
+    pub(crate) fn new(table: &Tensor<2>, ids: Vec<i32>) -> Looked {
+        let again = ids.clone();
+        Looked::later(table, ids, move |_| Ok(again.clone()))
+    }
+
+    /// Rows that a batch says.
+    pub(crate) fn of(table: &Tensor<2>, batch: &PaddedBatch, ids: fn(&HostBatch) -> Vec<i32>) -> Looked {
+        Looked::later(table, ids(&batch.host), move |moment| Ok(ids(&moment.batch)))
+    }
+
+    fn later(table: &Tensor<2>, now: Vec<i32>, later: impl Fn(&Moment) -> Result<Vec<i32>, Error> + 'static) -> Looked {
+        let (tokens, rows, device) = (now.len(), table.dims()[0], table.device());
+        let lists: fn(&[i32], usize) -> Vec<i32> = match device.is_autodiff() {
+            true => |ids, rows| Sums::new(ids, rows).lists(ids),
+            false => |ids, _| ids.to_vec(),
+        };
+        let on = device.without_autodiff();
+        Looked { tokens, lists: feed::ints(&on, lists(&now, rows), move |moment| Ok(lists(&later(moment)?, rows))) }
+    }
+}
+
+/// `[rows, width]` to `[tokens, width]`.
+pub(crate) fn lookup(table: Tensor<2>, looked: &Looked) -> Tensor<2> {
+    let Looked { lists, tokens } = looked;
+    let (lists, tokens) = (lists.clone(), *tokens);
     operation([table], |[table]| {
-        let (rows, device) = (table.dims()[0], table.device());
-        let values = table.select(0, indices(ids.iter().map(|id| *id as i32), &device));
-        let back = move |g: Tensor<2>, _: [bool; 1]| [Some(Sums::new(&ids, rows).of(g))];
+        let rows = table.dims()[0];
+        let values = table.select(0, lists.clone().narrow(0, 0, tokens));
+        let back = move |g: Tensor<2>, _: [bool; 1]| [Some(sums(g, &lists, rows))];
         Computed { values, back }
     })
 }
@@ -36,12 +71,12 @@ struct Sums {
     ids: Vec<i32>,
     /// The first place of each row of the table; where it was not looked up, the first filling.
     places: Vec<i32>,
-    /// Places that begin a block within a run of one id, and where this began.
-    rest: Vec<(i32, i32)>,
+    /// Of each block the place that begins it within a run of one id, and where this began; two fillings, which are zeros, where there is none.
+    rest: [Vec<i32>; 2],
 }
 
 impl Sums {
-    fn new(ids: &[u32], rows: usize) -> Sums {
+    fn new(ids: &[i32], rows: usize) -> Sums {
         // A counting sort.
         let mut next = vec![0; rows + 1];
         ids.iter().for_each(|id| next[*id as usize + 1] += 1);
@@ -51,45 +86,59 @@ impl Sums {
             order[next[*id as usize]] = token as i32;
             next[*id as usize] += 1;
         }
-        let mut sorted: Vec<i32> = order.iter().map(|token| ids[*token as usize] as i32).collect();
-        let filled = (ids.len() + 1).next_multiple_of(BLOCK);
+        let mut sorted: Vec<i32> = order.iter().map(|token| ids[*token as usize]).collect();
+        let filled = places(ids.len());
         order.resize(filled, 0);
         sorted.resize(filled, -1);
-        let mut places = vec![ids.len() as i32; rows];
-        let mut rest = Vec::new();
+        let filling = ids.len() as i32;
+        let mut firsts = vec![filling; rows];
+        let mut rest = [vec![filling; filled / BLOCK], vec![filling; filled / BLOCK]];
         for (place, id) in sorted.iter().enumerate().take(ids.len()) {
             if place == 0 || sorted[place - 1] != *id {
-                places[*id as usize] = place as i32;
+                firsts[*id as usize] = place as i32;
             } else if place.is_multiple_of(BLOCK) {
-                rest.push((place as i32, places[*id as usize]));
+                rest[0][place / BLOCK] = place as i32;
+                rest[1][place / BLOCK] = firsts[*id as usize];
             }
         }
-        Sums { order, ids: sorted, places, rest }
+        Sums { order, ids: sorted, places: firsts, rest }
     }
 
-    /// `[tokens, width]` to `[rows, width]`.
-    fn of(self, gradient: Tensor<2>) -> Tensor<2> {
-        let (device, width) = (gradient.device(), gradient.dims()[1]);
-        let (places, blocks) = (self.order.len(), self.order.len() / BLOCK);
-        let square = [blocks, BLOCK, BLOCK];
-        let across = indices(self.ids.iter().copied(), &device).reshape([blocks, 1, BLOCK]).expand(square);
+    /// One behind the other, each from a whole block on: tokens' ids, then what is here.
+    fn lists(self, tokens: &[i32]) -> Vec<i32> {
         // Filling equals nothing, not even itself.
-        let down = self.ids.iter().map(|id| if *id < 0 { -2 } else { *id });
-        let down = indices(down, &device).reshape([blocks, BLOCK, 1]).expand(square);
-        let equal = down.equal(across).float().cast(gradient.dtype());
-        let sorted = gradient.select(0, indices(self.order.into_iter(), &device));
-        let mut sums = equal.matmul(sorted.reshape([blocks, BLOCK, width])).reshape([places, width]);
-        if !self.rest.is_empty() {
-            let rest = sums.clone().select(0, indices(self.rest.iter().map(|(from, _)| *from), &device));
-            let to = indices(self.rest.iter().map(|(_, to)| *to), &device);
-            sums = sums.select_assign(0, to, rest, IndexingUpdateOp::Add);
+        let other = self.ids.iter().map(|id| if *id < 0 { -2 } else { *id }).collect();
+        let [from, to] = self.rest;
+        let mut all = Vec::new();
+        for list in [tokens.to_vec(), self.order, self.ids, other, from, to, self.places] {
+            all.extend(list);
+            all.resize(all.len().next_multiple_of(BLOCK), 0);
         }
-        sums.select(0, indices(self.places.into_iter(), &device))
+        all
     }
 }
 
-fn indices(values: impl ExactSizeIterator<Item = i32>, device: &Device) -> Tensor<1, Int> {
-    let values: Vec<i32> = values.collect();
-    let length = values.len();
-    Tensor::from_data(TensorData::new(values, [length]), device)
+/// Places for so many tokens.
+fn places(tokens: usize) -> usize {
+    (tokens + 1).next_multiple_of(BLOCK)
+}
+
+/// Gradients of tokens `[tokens, width]` to those of a table `[rows, width]`, by the lists of [`Sums::lists`].
+fn sums(gradient: Tensor<2>, lists: &Tensor<1, Int>, rows: usize) -> Tensor<2> {
+    let [tokens, width] = gradient.dims();
+    let (places, blocks) = (places(tokens), places(tokens) / BLOCK);
+    let mut start = 0;
+    let [_, order, ids, other, from, to, firsts] =
+        [tokens, places, places, places, blocks, blocks, rows].map(|length| {
+            let list = lists.clone().narrow(0, start, length);
+            start = (start + length).next_multiple_of(BLOCK);
+            list
+        });
+    let square = [blocks, BLOCK, BLOCK];
+    let (across, down) = (ids.reshape([blocks, 1, BLOCK]), other.reshape([blocks, BLOCK, 1]));
+    let equal = down.expand(square).equal(across.expand(square)).float().cast(gradient.dtype());
+    let sorted = gradient.select(0, order);
+    let sums = equal.matmul(sorted.reshape([blocks, BLOCK, width])).reshape([places, width]);
+    let rest = sums.clone().select(0, from);
+    sums.select_assign(0, to, rest, IndexingUpdateOp::Add).select(0, firsts)
 }

@@ -6,6 +6,7 @@
 //! tiles and a long inner side; a gradient through a composed operation launches two or three times as many kernels as
 //! its formula needs. On the CPU [`crate::ops`] is faster still; tests run these there.
 
+mod compare;
 mod elements;
 #[cfg(not(feature = "gpu"))]
 #[path = "absent.rs"]
@@ -23,9 +24,10 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use elements::{dropout, gelu, softmax};
+pub(crate) use compare::{Counted, column_most, mean_square, within};
+pub(crate) use elements::{Seed, dropout, gelu, softmax};
 pub(crate) use linear::linear;
-pub(crate) use lookup::{lookup, permuted_rows};
+pub(crate) use lookup::{Looked, lookup, permuted_rows};
 pub(crate) use norm::{add_row, norm, scale_and_shift, scaled};
 pub(crate) use numbers::{Drops, Step};
 pub(crate) use power::{Changed, Power, power_norm};

@@ -13,7 +13,7 @@ pub(crate) fn norm(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>, eps: f32) -
     operation([x, weight, bias], |[x, weight, bias]| {
         if let Some([values, moments]) = fused::norm(&x, &weight, &bias, eps) {
             let back: Backward = Box::new(move |g, wanted| {
-                let sums = (wanted[1] || wanted[2]).then(|| fused::norm_sums(&x, &moments, &g)).flatten();
+                let sums = (wanted[1] || wanted[2]).then(|| fused::norm_sums(&x, Some(&moments), &g)).flatten();
                 let [dw, db] = sums.map_or([None, None], |sums| sums.map(Some));
                 [wanted[0].then(|| fused::norm_back(&x, &weight, &moments, &g)).flatten(), dw, db]
             });
@@ -43,11 +43,14 @@ pub(crate) fn norm(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>, eps: f32) -
 /// `x w + b`, weight and bias `[1, width]`.
 pub(crate) fn scale_and_shift(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>) -> Tensor<2> {
     operation([x, weight, bias], |[x, weight, bias]| {
-        let values = x.clone() * weight.clone() + bias;
+        let values = fused::scaled(&x, &weight, Some(&bias)).unwrap_or_else(|| x.clone() * weight.clone() + bias);
         let back = move |g: Tensor<2>, wanted: [bool; 3]| {
-            let dw = wanted[1].then(|| column_sums(g.clone() * x));
-            let db = wanted[2].then(|| column_sums(g.clone()));
-            [wanted[0].then(|| g * weight), dw, db]
+            let sums = (wanted[1] || wanted[2]).then(|| {
+                let plain = || [column_sums(g.clone() * x.clone()), column_sums(g.clone())];
+                fused::norm_sums(&x, None, &g).unwrap_or_else(plain).map(Some)
+            });
+            let [dw, db] = sums.unwrap_or([None, None]);
+            [wanted[0].then(|| fused::scaled(&g, &weight, None).unwrap_or_else(|| g * weight)), dw, db]
         };
         Computed { values, back }
     })

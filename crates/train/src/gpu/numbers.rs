@@ -1,13 +1,13 @@
 //! What kernels of our own are told.
 
 use crate::AdamOptions;
-use crate::random::Random;
 
-/// What a dropout drops: elements whose hash with the seed is below `limit`.
+/// What a dropout drops: elements whose hash with seed and number is below `limit`.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "gpu"), expect(dead_code, reason = "only kernels of our own read it"))]
 pub(crate) struct Drops {
-    pub(crate) seed: u32,
+    /// Which of a seed's dropouts this is.
+    pub(crate) number: u32,
     /// Of 2³² hashes.
     pub(crate) limit: u32,
     /// What the others are multiplied by.
@@ -16,15 +16,14 @@ pub(crate) struct Drops {
 
 impl Drops {
     /// Drops this share.
-    pub(crate) fn new(share: f64, seed: u64) -> Drops {
+    pub(crate) fn new(share: f64, number: u32) -> Drops {
         let limit = (share * 2f64.powi(32)).min(f64::from(u32::MAX)) as u32;
-        Drops { seed: Random::new(seed).bits() as u32, limit, scale: (1.0 / (1.0 - share)) as f32 }
+        Drops { number, limit, scale: (1.0 / (1.0 - share)) as f32 }
     }
 }
 
 /// The numbers of one update.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(feature = "gpu"), expect(dead_code, reason = "only kernels of our own read it"))]
 pub(crate) struct Step {
     pub(crate) beta1: f32,
     pub(crate) beta2: f32,
@@ -51,5 +50,11 @@ impl Step {
             root: (1.0 / corrections.1.sqrt()) as f32,
             limit: o.clip.unwrap_or(0.0) as f32,
         }
+    }
+
+    /// As a kernel reads them.
+    pub(crate) fn numbers(&self) -> Vec<f32> {
+        let Step { beta1, beta2, epsilon, change, rate, root, limit } = *self;
+        vec![beta1, beta2, epsilon, change, rate, root, limit]
     }
 }

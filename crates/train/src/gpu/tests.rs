@@ -67,7 +67,7 @@ fn elements() {
 
 #[test]
 fn rows_of_a_table() {
-    let cases: [(usize, Vec<u32>); 5] = [
+    let cases: [(usize, Vec<i32>); 5] = [
         (3, vec![1]),
         // One id throughout: every block's sum is the rest of the one before.
         (2, vec![1; 700]),
@@ -77,13 +77,50 @@ fn rows_of_a_table() {
     ];
     for (rows, ids) in cases {
         let count = ids.len();
-        let data: Vec<i32> = ids.iter().map(|id| *id as i32).collect();
         let slow = |table: Tensor<2>| {
-            let ids = Tensor::<2, Int>::from_data(TensorData::new(data.clone(), [1, count]), &Device::flex());
+            let ids = Tensor::<2, Int>::from_data(TensorData::new(ids.clone(), [1, count]), &Device::flex());
             embedding(table, ids).reshape([count, 5])
         };
-        compare("lookup", [[rows, 5]], &|[table]| lookup(table, ids.clone()), &|[table]| slow(table));
+        compare(
+            "lookup",
+            [[rows, 5]],
+            &|[table]| {
+                let looked = Looked::new(&table, ids.clone());
+                lookup(table, &looked)
+            },
+            &|[table]| slow(table),
+        );
     }
+}
+
+/// Squared differences over what counts: rows of real tokens, pairs of them.
+#[test]
+fn differences() {
+    let tokens = Tensor::<2>::from_data([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]], &Device::flex());
+    let by_hand = |[a, b]: [Tensor<2>; 2], counts: &[usize]| {
+        let [rows, width] = a.dims();
+        let weight: Vec<f32> = (0..rows * width).map(|i| if counts.contains(&i) { 1.0 } else { 0.0 }).collect();
+        let weight = Tensor::<2>::from_data(TensorData::new(weight, [rows, width]), &Device::flex());
+        ((a - b).powi_scalar(2) * weight.autodiff()).sum().div_scalar(counts.len() as f32).reshape([1, 1])
+    };
+    let rows = [0, 1, 2, 3, 6, 7];
+    compare("rows", [[6, 2]; 2], &|[a, b]| mean_square(a, b, tokens.clone(), Counted::Rows), &|x| by_hand(x, &rows));
+    // Two heads: of the first text two by two, of the second one.
+    let pairs = [0, 1, 3, 4, 9, 10, 12, 13, 18, 27];
+    let counted = Counted::Pairs { heads: 2 };
+    compare("pairs", [[12, 3]; 2], &|[a, b]| mean_square(a, b, tokens.clone(), counted), &|x| by_hand(x, &pairs));
+}
+
+#[test]
+fn bounds() {
+    let most = Tensor::<2>::from_data([[0.5, 0.1, 2.0]], &Device::flex());
+    let slow = |x: Tensor<2>| {
+        let most = most.clone().autodiff().expand([40, 3]);
+        x.min_pair(most.clone()).max_pair(most.neg())
+    };
+    compare("bounds", [[40, 3]], &|[x]| within(x, most.clone()), &|[x]| slow(x));
+    let x = Tensor::<2>::from_data([[1.0, -3.0], [-2.0, 2.5]], &Device::flex());
+    assert_eq!(values(column_most(x)), [2.0, 3.0]);
 }
 
 #[test]

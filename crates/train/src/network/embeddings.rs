@@ -1,7 +1,9 @@
 //! From token ids to the first hidden state.
 
 use super::pass::Pass;
-use crate::gpu;
+use crate::PaddedBatch;
+use crate::feed::HostBatch;
+use crate::gpu::{self, Looked};
 use burn::tensor::Tensor;
 use burn::tensor::module::embedding;
 use sparing_model::{Error, PositionTable, ProjectionPlace, TokenTypeTable};
@@ -13,7 +15,7 @@ impl Pass<'_> {
         let (count, length) = (self.batch.count(), self.batch.length);
         let table = self.get(&e.word)?;
         let words = match self.gpu {
-            true => gpu::lookup(table, self.batch.padded(&self.batch.host)),
+            true => looked_up(table, self.batch, |host| host.padded(&host.ids)),
             false => embedding(table, self.batch.ids.clone()).reshape([count * length, e.width]),
         };
         let mut x = self.looked_up(&e.word, words);
@@ -71,9 +73,9 @@ impl Pass<'_> {
         let table = self.looked_up(&types.name, self.get(&types.name)?);
         let [rows, width] = table.dims();
         let first = table.clone().slice([0..1, 0..width]);
-        Ok(match (self.batch.most_type, rows) {
+        Ok(match (self.batch.host.most_type(), rows) {
             (0, _) => self.add_row(x, first),
-            _ if self.gpu => x + gpu::lookup(table, self.batch.padded(&self.batch.host_types)),
+            _ if self.gpu => x + looked_up(table, self.batch, |host| host.padded(&host.types)),
             (_, 2) => {
                 let step = table.slice([1..2, 0..width]) - first.clone();
                 let types = self.batch.types.clone().float().reshape([x.dims()[0], 1]);
@@ -101,4 +103,10 @@ impl Pass<'_> {
         let x = x.reshape([count, length, width]) + used.reshape([1, length, width]);
         Ok(x.reshape([count * length, width]))
     }
+}
+
+/// Rows of a table that a batch names.
+fn looked_up(table: Tensor<2>, batch: &PaddedBatch, ids: fn(&HostBatch) -> Vec<i32>) -> Tensor<2> {
+    let looked = Looked::of(&table, batch, ids);
+    gpu::lookup(table, &looked)
 }

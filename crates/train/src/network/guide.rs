@@ -3,6 +3,7 @@
 //! Without norms that look at a row, and without softmax, a layer's result grows with the third power of what it reads: scores are
 //! products of two rows, and weigh a third. One row that is somewhat too large is out of all bounds a few layers later.
 
+use crate::{feed, gpu};
 use burn::tensor::Tensor;
 use std::cell::RefCell;
 
@@ -39,30 +40,41 @@ impl Beyond {
     }
 }
 
+/// What is left to the teacher, and a share of their own.
+fn of(own: f32) -> Vec<f32> {
+    vec![1.0 - own, own]
+}
+
 impl Guide<'_> {
     /// What a layer reads, `[batch * length, hidden]`, where the layers before have computed `own`.
     pub(super) fn input(&self, layer: usize, own: Tensor<2>) -> Tensor<2> {
         // Constants beside what is learned.
+        let device = own.device();
         let beside = |x: Tensor<2>| {
-            if own.device().is_autodiff() && !x.device().is_autodiff() { x.autodiff() } else { x }
+            if device.is_autodiff() && !x.device().is_autodiff() { x.autodiff() } else { x }
         };
-        let within = |own: Tensor<2>, most: Tensor<2>| own.min_pair(most.clone()).max_pair(most.neg());
         match *self {
             Guide::Teacher { hidden, own: share } => {
                 let Some(theirs) = hidden.get(layer) else { return own };
                 let theirs = theirs.clone().reshape(own.shape());
-                let most = beside(theirs.clone().abs().max_dim(0).mul_scalar(ROOM).expand(own.shape()));
+                let most = gpu::column_most(theirs.clone()).mul_scalar(ROOM);
                 let theirs = beside(theirs);
                 if share <= 0.0 {
                     return theirs;
                 }
-                let own = within(own, most);
-                if share >= 1.0 { own } else { theirs.mul_scalar(1.0 - share) + own.mul_scalar(share) }
+                let own = gpu::within(own, most);
+                if share >= 1.0 {
+                    return own;
+                }
+                let shares =
+                    feed::floats(&device.clone().without_autodiff(), of(share as f32), |moment| Ok(of(moment.own)));
+                let [theirs_share, own_share] = [0, 1].map(|i| beside(shares.clone().narrow(0, i, 1).reshape([1, 1])));
+                theirs * theirs_share + own * own_share
             }
             Guide::Bounds { most, beyond } => {
                 let Some(most) = most.get(layer) else { return own };
-                let most = beside(most.clone().expand(own.shape()));
-                let kept = within(own.clone(), most.clone());
+                let (bounds, most) = (most.clone(), beside(most.clone().expand(own.shape())));
+                let kept = gpu::within(own.clone(), bounds);
                 beyond.0.borrow_mut().push(((own - kept.clone()) / most).square().mean());
                 kept
             }

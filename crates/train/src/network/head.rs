@@ -1,7 +1,7 @@
 //! From the last hidden state to the answers.
 
 use super::pass::Pass;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 use sparing_model::{Error, HeadKind, HeadRows};
 
 impl Pass<'_> {
@@ -12,15 +12,16 @@ impl Pass<'_> {
             HeadRows::All => (last.reshape([count * length, width]), true),
             HeadRows::First => (last.slice([0..count, 0..1]).reshape([count, width]), false),
             HeadRows::Last => {
-                let at = self.batch.lengths.iter().enumerate().map(|(i, n)| self.batch.row(i, n - 1) as i32);
-                let at = TensorData::new(at.collect::<Vec<i32>>(), [count]);
-                let at: Tensor<1, Int> = Tensor::from_data(at, &self.device);
+                let at = self.batch.ints(|host| {
+                    let last = |(i, ids): (usize, &Vec<u32>)| (i * host.length + ids.len() - 1) as i32;
+                    host.ids.iter().enumerate().map(last).collect()
+                });
                 (last.reshape([count * length, width]).select(0, at), false)
             }
             HeadRows::Mean => {
                 let sum = (last * self.tokens()).sum_dim(1).reshape([count, width]);
-                let shares: Vec<f32> = self.batch.lengths.iter().map(|n| 1.0 / *n as f32).collect();
-                (sum * Tensor::<2>::from_data(TensorData::new(shares, [count, 1]), &self.device), false)
+                let shares = self.batch.floats(|host| host.ids.iter().map(|ids| 1.0 / ids.len() as f32).collect());
+                (sum * shares.reshape([count, 1]), false)
             }
             HeadRows::Max => {
                 let padding = self.batch.mask.clone().bool_not().reshape([count, length, 1]);

@@ -1,6 +1,7 @@
 //! What may not be seen, as numbers to add to scores. Made once per pass and kind of attention.
 
 use super::pass::Pass;
+use crate::feed;
 use burn::tensor::{Bool, Tensor, TensorData};
 use sparing_model::{Attention, GlobalTokens};
 
@@ -72,7 +73,7 @@ impl Pass<'_> {
         for query in 0..length {
             values.extend((0..length).map(|key| if sees(query, key) { 0.0 } else { HIDDEN }));
         }
-        Tensor::from_data(TensorData::new(values, [1, 1, length, length]), &self.device)
+        feed::constant(&self.device, values, [1, 1, length, length])
     }
 
     /// A window, and the tokens that everybody sees: those hide nothing.
@@ -103,6 +104,6 @@ impl Pass<'_> {
             // The separator itself stays local, as in the reference.
             GlobalTokens::UntilSeparator(id) => ids.iter().position(|i| *i == id).unwrap_or(0),
         };
-        self.batch.host.iter().map(count).collect()
+        self.batch.host.ids.iter().map(count).collect()
     }
 }

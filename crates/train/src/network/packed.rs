@@ -43,8 +43,8 @@ impl Packed {
         }
         Packed {
             spans: spans.into(),
-            ids: batch.host.iter().flatten().map(|id| *id as usize).collect(),
-            types: batch.host_types.iter().flatten().map(|kind| *kind as usize).collect(),
+            ids: batch.host.ids.iter().flatten().map(|id| *id as usize).collect(),
+            types: batch.host.types.iter().flatten().map(|kind| *kind as usize).collect(),
             positions: positions.into(),
             places: places.into(),
         }

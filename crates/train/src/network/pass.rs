@@ -8,6 +8,7 @@ use super::relative::Positions;
 use super::tokens::Presence;
 use super::values::Asked;
 use super::{Capture, Encoded, Forward, LinearHook, Means, Mode, Network};
+use crate::gpu::Seed;
 use crate::random::Random;
 use crate::rows::by_rows;
 use crate::{PaddedBatch, Parameters};
@@ -16,11 +17,12 @@ use burn::tensor::module::layer_norm;
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor, activation};
 use sparing_kernels::training::Dropout;
 use sparing_model::{Activation, Architecture, AttentionPlan, Calibration, Error, Linear, Norm, NormKind};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 /// A forward pass under way.
 pub(super) struct Pass<'a> {
+    network: &'a Network,
     pub(super) architecture: &'a Architecture,
     /// What attention economises.
     pub(super) plan: &'a AttentionPlan,
@@ -45,6 +47,8 @@ pub(super) struct Pass<'a> {
     pub(super) packed: Option<Arc<Packed>>,
     /// Seed of the last dropout on the host.
     seed: Cell<Option<u64>>,
+    /// On a GPU, what all dropouts of this pass draw from.
+    draws: OnceCell<Seed>,
     pub(super) presence: Presence,
     pub(super) masks: Masks,
     pub(super) positions: Positions,
@@ -66,9 +70,10 @@ impl<'a> Pass<'a> {
         let inside = hook.is_some_and(|hook| hook.looks_inside());
         let whole = mode.capture == Capture::default() && !inside && plan.is_exact() && Packed::fits(architecture);
         let packed = (host && whole).then(|| Arc::new(Packed::new(batch)));
-        let seed = Cell::new(None);
+        let (seed, draws) = (Cell::new(None), OnceCell::new());
         let (masks, positions, presence) = (Masks::default(), Positions::default(), Presence::new(batch));
         Pass {
+            network,
             architecture,
             plan,
             calibration,
@@ -84,6 +89,7 @@ impl<'a> Pass<'a> {
             gpu,
             packed,
             seed,
+            draws,
             presence,
             masks,
             positions,
@@ -104,7 +110,7 @@ impl<'a> Pass<'a> {
     pub(super) fn forward(&mut self) -> Result<Forward, Error> {
         self.asked = Asked::Head;
         if let Some(packed) = self.packed.clone() {
-            self.check()?;
+            self.network.check(&self.batch.host)?;
             let output = self.forward_packed(&packed)?;
             return Ok(Forward { output, hidden: vec![], attention: vec![], present: vec![] });
         }
@@ -114,7 +120,7 @@ impl<'a> Pass<'a> {
 
     /// Token ids to the last hidden state.
     pub(super) fn encode(&mut self) -> Result<Encoded, Error> {
-        self.check()?;
+        self.network.check(&self.batch.host)?;
         if let Some(packed) = self.packed.clone() {
             let rows = self.encode_packed(&packed, false)?;
             let last = self.padded(&packed, rows);
@@ -144,31 +150,6 @@ impl<'a> Pass<'a> {
             x = self.norm(norm, x)?;
         }
         Ok(Encoded { last: cube(x), hidden, attention, present })
-    }
-
-    /// What would make an index leave its table.
-    fn check(&self) -> Result<(), Error> {
-        let longest = self.batch.lengths.iter().copied().max().unwrap_or(0);
-        if self.batch.lengths.contains(&0) || longest == 0 {
-            return Err(Error::new("a batch needs one sequence at least, and a sequence one token"));
-        }
-        let e = &self.architecture.embeddings;
-        let rows = e.positions.as_ref().map(|p| p.rows.saturating_sub(p.offset));
-        let limit = [self.architecture.max_tokens, rows].into_iter().flatten().min();
-        if let Some(limit) = limit.filter(|limit| longest > *limit) {
-            return Err(Error::new(format!("a sequence has {longest} tokens; this model takes {limit} at most")));
-        }
-        if let Some(id) = self.batch.host.iter().flatten().find(|id| **id as usize >= e.vocabulary) {
-            let words = e.vocabulary;
-            return Err(Error::new(format!("token id {id} is outside the vocabulary of {words}")));
-        }
-        let kind = self.batch.most_type as usize;
-        match &e.token_types {
-            Some(table) if kind >= table.rows => {
-                Err(Error::new(format!("token type {kind}, but this model knows {}", table.rows)))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// A tensor of the model.
@@ -291,7 +272,8 @@ impl<'a> Pass<'a> {
             return by_rows(x, |rows| ops::drop(rows, dropout));
         }
         if self.gpu {
-            return gpu::dropout(x, dropped, self.next_seed(|| self.mode.draws.unwrap_or(0)));
+            let seed = self.draws.get_or_init(|| Seed::new(&self.device, self.mode.draws.unwrap_or(0)));
+            return gpu::dropout(x, dropped, seed, self.next_seed(|| 0) as u32);
         }
         let keep = 1.0 - dropped;
         let kept = Tensor::random(x.shape(), Distribution::Bernoulli(keep), (&self.device, x.dtype()));

@@ -68,7 +68,7 @@ impl Pass<'_> {
         if statistics == Statistics::Fixed {
             let inverse = phi.add_scalar(norm.eps).sqrt().recip();
             let inverse = if weight.device().is_autodiff() { inverse.autodiff() } else { inverse };
-            return Ok(rows * (weight * inverse) + bias);
+            return Ok(gpu::scale_and_shift(rows, weight * inverse, bias));
         }
         let nu_name = running_nu(norm);
         let nu = match self.parameters.get(&nu_name) {

@@ -4,7 +4,8 @@
 //! slices ([`shift`]), so gradients need no scatter.
 
 use super::pass::Pass;
-use burn::tensor::{Tensor, TensorData};
+use crate::feed;
+use burn::tensor::Tensor;
 use sparing_model::{Attention, AttentionPosition, Error, distance_bucket};
 
 /// What layers with the same positions share in a pass.
@@ -37,7 +38,7 @@ impl Pass<'_> {
         if heads < columns {
             let mut choice = vec![0f32; columns * heads];
             kept.iter().enumerate().for_each(|(head, column)| choice[column * heads + head] = 1.0);
-            table = table.matmul(Tensor::from_data(TensorData::new(choice, [columns, heads]), &self.device));
+            table = table.matmul(feed::constant(&self.device, choice, [columns, heads]));
         }
         let length = self.batch.length;
         // Choosing rows by a product: its gradient is a product too.
@@ -45,7 +46,7 @@ impl Pass<'_> {
         for (column, row) in choice.chunks_exact_mut(buckets).enumerate() {
             row[distance_bucket(column as i64 - length as i64, buckets, max_distance)] = 1.0;
         }
-        let choice = Tensor::<2>::from_data(TensorData::new(choice, [2 * length, buckets]), &self.device);
+        let choice = feed::constant(&self.device, choice, [2 * length, buckets]);
         let by_distance = choice.matmul(table).transpose().reshape([1, heads, 1, 2 * length]);
         let bias = shift(by_distance.expand([1, heads, length, 2 * length]));
         self.positions.buckets.push((key, bias.clone()));
@@ -83,7 +84,7 @@ impl Pass<'_> {
         let scores = content + shift(biased(self, position_bias)?.matmul(distances));
         let mut scores = self.wide(scores);
 
-        if self.batch.most_type > 0 {
+        if self.batch.host.most_type() > 0 {
             // Only the difference between "another segment" and "the same" moves a softmax.
             let segments = self.get(segments)?;
             let (same, other) =
@@ -115,7 +116,7 @@ impl Pass<'_> {
                 (row[c], row[half + c]) = (angle.sin(), angle.cos());
             }
         }
-        let made = Tensor::<2>::from_data(TensorData::new(values, [2 * length, hidden]), &self.device);
+        let made = feed::constant(&self.device, values, [2 * length, hidden]);
         self.positions.encodings.push((clamp, made.clone()));
         made
     }

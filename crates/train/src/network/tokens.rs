@@ -80,7 +80,7 @@ impl Pass<'_> {
         let before = other.greater(mine).bool_or(tie);
         let before = before.bool_and(movable.clone().reshape([count, 1, length]).expand(all));
         let before = before.float().sum_dim(2).reshape([count, length]);
-        let places: Vec<f32> = self.batch.host_types.iter().map(|types| places(wanted, types) as f32).collect();
+        let places: Vec<f32> = self.batch.host.types.iter().map(|types| places(wanted, types) as f32).collect();
         let places: Tensor<2> = Tensor::from_data(TensorData::new(places, [count, 1]), &self.device);
         before.greater_equal(places.expand([count, length])).bool_and(movable)
     }
@@ -100,7 +100,7 @@ impl Pass<'_> {
         }
         let length = self.batch.length;
         let mut movable = vec![false; self.batch.count() * length];
-        for (number, types) in self.batch.host_types.iter().enumerate() {
+        for (number, types) in self.batch.host.types.iter().enumerate() {
             for row in (0..types.len()).filter(|row| may_leave(types, *row)) {
                 movable[self.batch.row(number, row)] = true;
             }

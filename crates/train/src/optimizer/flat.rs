@@ -2,13 +2,22 @@
 
 use super::{AdamOptions, NamedGradients};
 use crate::Parameters;
+use crate::feed;
 use crate::gpu::{Step, fused};
 use burn::tensor::{Tensor, TensorData};
 use std::ops::Range;
 
+/// Numbers from whose multiples on tensors lie on a GPU: a part that begins there is read without copying it (512 bytes in CUDA, 256 at
+/// most elsewhere).
+const STEP: usize = 128;
+
 /// Tensors end to end, with their moments.
 pub(super) struct Flat {
     places: Vec<Place>,
+    /// How much room each has.
+    rooms: Vec<usize>,
+    /// The parameters are parts of `value`: who changes it changes them.
+    shared: bool,
     value: Tensor<1>,
     first: Tensor<1>,
     second: Tensor<1>,
@@ -38,19 +47,27 @@ pub(super) struct Part<'a> {
 impl Flat {
     pub(super) fn new(parts: Vec<Part>) -> Flat {
         let mut places = Vec::with_capacity(parts.len());
+        let step = if parts.iter().any(|part| crate::ops::on_host(&part.value.device())) { 1 } else { STEP };
+        let mut rooms = Vec::with_capacity(parts.len());
         let (mut values, mut first, mut second) = (Vec::new(), Vec::new(), Vec::new());
         let (mut scale, mut decay) = (Vec::new(), Vec::new());
         let mut end = 0;
         for part in parts {
             let shape = part.value.dims();
             let range = end..end + shape[0] * shape[1];
+            let room = range.len().next_multiple_of(step);
+            let fill = |line: Tensor<1>| match room - range.len() {
+                0 => vec![line],
+                missing => vec![line.clone(), Tensor::zeros([missing], &line.device())],
+            };
             let [m, v] = part.moments.unwrap_or_else(|| [part.value.zeros_like(), part.value.zeros_like()]);
-            values.push(line(part.value));
-            first.push(line(m));
-            second.push(line(v));
-            scale.resize(range.end, part.scale as f32);
-            decay.resize(range.end, part.decay as f32);
-            end = range.end;
+            values.extend(fill(line(part.value)));
+            first.extend(fill(line(m)));
+            second.extend(fill(line(v)));
+            end += room;
+            scale.resize(end, part.scale as f32);
+            decay.resize(end, part.decay as f32);
+            rooms.push(room);
             places.push(Place { name: part.name.to_string(), shape, range });
         }
         let value = Tensor::cat(values, 0);
@@ -61,6 +78,8 @@ impl Flat {
         };
         Flat {
             places,
+            rooms,
+            shared: false,
             first: Tensor::cat(first, 0),
             second: Tensor::cat(second, 0),
             decay: constant(decay, 0.0),
@@ -74,6 +93,37 @@ impl Flat {
         gradients.len() == self.places.len() && self.places.iter().all(|p| gradients.contains_key(&p.name))
     }
 
+    /// Makes the parameters parts of what lies here, if this device can.
+    pub(super) fn share(&mut self, parameters: &mut Parameters) {
+        self.put(parameters);
+        let part = |place: &Place| Some((&parameters.get(&place.name).ok()?.value, &self.value));
+        self.shared =
+            self.places.iter().all(|p| part(p).is_some_and(|(part, whole)| fused::shares_memory(part, whole)));
+    }
+
+    /// Values and moments as they are now.
+    pub(super) fn copies(&self) -> [Tensor<1>; 3] {
+        [&self.value, &self.first, &self.second].map(|x| x.clone().mul_scalar(1.0))
+    }
+
+    /// Goes back to values and moments as they were, where they are.
+    pub(super) fn write_back(&self, copies: &[Tensor<1>; 3]) {
+        for (to, from) in [&self.value, &self.first, &self.second].into_iter().zip(copies) {
+            fused::write_over(to, from);
+        }
+    }
+
+    /// Goes back to values and moments as they were, which come to lie elsewhere.
+    pub(super) fn put_back(&mut self, copies: [Tensor<1>; 3], parameters: &mut Parameters) {
+        [self.value, self.first, self.second] = copies;
+        self.share(parameters);
+    }
+
+    /// Where parameters change, if they are parts of it.
+    pub(super) fn place(&self) -> Option<Tensor<1>> {
+        self.shared.then(|| self.value.clone())
+    }
+
     /// One update; returns the gradients' norm before clipping.
     pub(super) fn update(
         &mut self,
@@ -84,26 +134,32 @@ impl Flat {
         rate: f64,
     ) -> Tensor<1> {
         let lines: Vec<Tensor<1>> = self.places.iter().filter_map(|p| gradients.remove(&p.name)).map(line).collect();
-        let g = fused::together(&lines).unwrap_or_else(|| Tensor::cat(lines, 0));
+        let g = fused::together(&lines, &self.rooms).unwrap_or_else(|| Tensor::cat(lines, 0));
         let norm = fused::square_sum(&g).unwrap_or_else(|| (g.clone() * g.clone()).sum()).sqrt();
-        let found = fused::adam(
-            [&self.value, &g, &self.first, &self.second],
-            &norm,
-            self.scale.as_ref(),
-            self.decay.as_ref(),
-            Step::new(o, corrections, rate),
-        );
-        [self.value, self.first, self.second] = found.unwrap_or_else(|| self.updated(o, corrections, g, &norm, rate));
-        let mut places = self.places.iter();
-        // Both are in the order of names.
-        let mut next = places.next();
-        for (name, parameter) in parameters.iter_mut() {
-            if let Some(place) = next.filter(|place| place.name == name) {
-                parameter.replace(cut(&self.value, place));
-                next = places.next();
+        if self.shared {
+            let now = Step::new(o, corrections, rate).numbers();
+            let numbers = feed::floats(&g.device(), now, |moment| {
+                Ok(moment.step.as_ref().map(Step::numbers).unwrap_or_default())
+            });
+            let all = [&self.value, &g, &self.first, &self.second];
+            if fused::adam(all, &norm, self.scale.as_ref(), self.decay.as_ref(), &numbers).is_some() {
+                return norm;
             }
         }
+        [self.value, self.first, self.second] = self.updated(o, corrections, g, &norm, rate);
+        self.put(parameters);
         norm
+    }
+
+    /// Puts what lies here into the parameters.
+    fn put(&self, parameters: &mut Parameters) {
+        // Both are in the order of names.
+        let mut places = self.places.iter().peekable();
+        for (name, parameter) in parameters.iter_mut() {
+            if let Some(place) = places.next_if(|place| place.name == name) {
+                parameter.replace(cut(&self.value, place));
+            }
+        }
     }
 
     /// Values and moments after an update, by Burn's operations.
@@ -145,5 +201,6 @@ fn line(tensor: Tensor<2>) -> Tensor<1> {
 }
 
 fn cut(flat: &Tensor<1>, place: &Place) -> Tensor<2> {
-    flat.clone().slice([place.range.clone()]).reshape(place.shape)
+    let copied = || flat.clone().slice([place.range.clone()]).reshape(place.shape);
+    fused::part(flat, place.range.clone(), place.shape).unwrap_or_else(copied)
 }

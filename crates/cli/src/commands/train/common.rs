@@ -141,6 +141,10 @@ pub struct HowArgs {
     /// Multiply matrices in bf16 (weights stay f32): for GPUs with tensor cores
     #[arg(long)]
     pub bf16: bool,
+
+    /// On a GPU, ask for every step of every update instead of recording updates, which the device then repeats by itself: slower
+    #[arg(long)]
+    pub no_record: bool,
 }
 
 impl HowArgs {
@@ -199,6 +203,7 @@ impl HowArgs {
             checkpoint_minutes: self.checkpoint_minutes,
             // A GPU works ahead while nobody asks for numbers.
             log_every: if self.device == "cpu" { 1 } else { 20 },
+            record: !self.no_record,
         })
     }
 }

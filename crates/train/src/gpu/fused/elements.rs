@@ -1,8 +1,9 @@
-//! GELU and dropout, element by element.
+//! GELU, dropout and scales, element by element.
 
 use super::{beside, buffer, elements, per_element, tensor};
 use crate::gpu::Drops;
-use burn::tensor::Tensor;
+use burn::backend::Cube;
+use burn::tensor::{DType, Int, Tensor};
 use cubecl::prelude::*;
 
 /// `x Φ(x)` in the precision of `x`.
@@ -29,15 +30,43 @@ pub(crate) fn gelu_back(x: &Tensor<2>, g: &Tensor<2>) -> Option<Tensor<2>> {
 }
 
 /// Some elements zero, the others scaled up. The gradient goes the same way.
-pub(crate) fn dropped(x: &Tensor<2>, drops: Drops) -> Option<Tensor<2>> {
+pub(crate) fn dropped(x: &Tensor<2>, seed: &Tensor<1, Int>, drops: Drops) -> Option<Tensor<2>> {
     let shape = x.dims();
     let x = buffer(x.clone())?;
     let out = beside(&x, &shape, x.dtype);
     let (count, dim) = per_element(shape[0] * shape[1]);
-    let (kind, Drops { seed, limit, scale }) = (elements(&x), drops);
-    let [x, found] = [x, out.clone()].map(|buffer| buffer.into_buffer_arg());
-    drop_kernel::launch(&out.client.clone(), count, dim, x, found, seed, limit, scale, kind);
+    let (kind, Drops { number, limit, scale }) = (elements(&x), drops);
+    let seed = seed.clone().try_into_primitive::<Cube>().ok()?;
+    let [x, seed, found] = [x, seed, out.clone()].map(|buffer| buffer.into_buffer_arg());
+    drop_kernel::launch(&out.client.clone(), count, dim, x, seed, found, number, limit, scale, kind);
     Some(tensor(out))
+}
+
+/// `x w + b` of f32 rows `[rows, width]`, weight and bias `[1, width]`.
+pub(crate) fn scaled(x: &Tensor<2>, weight: &Tensor<2>, bias: Option<&Tensor<2>>) -> Option<Tensor<2>> {
+    let [rows, width] = x.dims();
+    let shifts = bias.is_some();
+    let (x, weight) = (buffer(x.clone())?, buffer(weight.clone())?);
+    // What is not there is not read.
+    let bias = bias.map_or(Some(weight.clone()), |bias| buffer(bias.clone()))?;
+    let out = beside(&x, &[rows, width], DType::F32);
+    let (count, dim) = per_element(rows * width);
+    let [x, weight, bias, to] = [x, weight, bias, out.clone()].map(|buffer| buffer.into_buffer_arg());
+    scale_kernel::launch(&out.client.clone(), count, dim, x, weight, bias, to, width as u32, shifts);
+    Some(tensor(out))
+}
+
+#[cube(launch)]
+fn scale_kernel(x: &[f32], weight: &[f32], bias: &[f32], out: &mut [f32], width: u32, #[comptime] shifts: bool) {
+    let i = ABSOLUTE_POS;
+    if i < out.len() {
+        let column = i % width as usize;
+        let mut value = x[i] * weight[column];
+        if comptime!(shifts) {
+            value += bias[column];
+        }
+        out[i] = value;
+    }
 }
 
 #[cube(launch)]
@@ -67,9 +96,18 @@ fn below(x: f32) -> f32 {
 }
 
 #[cube(launch)]
-fn drop_kernel<F: Float>(x: &[F], out: &mut [F], seed: u32, limit: u32, scale: f32, #[define(F)] _kind: ElemType) {
+fn drop_kernel<F: Float>(
+    x: &[F],
+    seed: &[i32],
+    out: &mut [F],
+    number: u32,
+    limit: u32,
+    scale: f32,
+    #[define(F)] _kind: ElemType,
+) {
     let i = ABSOLUTE_POS;
     if i < out.len() {
+        let seed = hash(number, u32::reinterpret(seed[0]));
         let mut kept = 0.0f32;
         if hash(i as u32, seed) >= limit {
             kept = f32::cast_from(x[i]) * scale;

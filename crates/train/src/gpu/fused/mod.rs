@@ -4,18 +4,22 @@
 //! operations do the same there.
 
 mod adam;
+mod compare;
 mod elements;
 mod product;
+mod record;
 mod rows;
 mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub(crate) use adam::{adam, square_sum, together};
-pub(crate) use elements::{dropped, gelu, gelu_back};
+pub(crate) use adam::{adam, part, shares_memory, square_sum, together, write_over};
+pub(crate) use compare::{mean_square, mean_square_back, within, within_back};
+pub(crate) use elements::{dropped, gelu, gelu_back, scaled};
 pub(crate) use product::product;
+pub(crate) use record::{Graph, Recording};
 pub(crate) use rows::{norm, norm_back, softmax, softmax_back};
-pub(crate) use sums::{column_sums, norm_sums};
+pub(crate) use sums::{column_most, column_sums, norm_sums};
 
 use burn::backend::Cube;
 use burn::tensor::{DType, Tensor};

@@ -1,13 +1,16 @@
 //! Every kernel of our own, on the GPU of a build with `wgpu` or `cuda`, beside the same operation on the CPU, which is Burn's.
 
-use crate::gpu::{column_sums, dropout, gelu, linear, norm, product, softmax};
+use crate::gpu::{
+    Counted, Looked, Seed, column_most, column_sums, dropout, gelu, linear, lookup, mean_square, norm, product,
+    scale_and_shift, softmax, within,
+};
 use crate::ops::tests::{fixtures, numbers, pulled, same};
 use crate::optimizer::{AdamOptions, AdamW};
 use crate::{Mode, Network};
 use burn::tensor::{Device, Tensor, TensorData};
 
 /// The device of this build.
-fn gpu() -> Device {
+pub(crate) fn gpu() -> Device {
     crate::device(if cfg!(feature = "cuda") { "cuda" } else { "wgpu" }).unwrap()
 }
 
@@ -54,6 +57,7 @@ fn elements() {
 fn norms_and_sums() {
     for [rows, width] in [[1, 23], [45, 23], [130, 384]] {
         compare("norm", [[rows, width], [1, width], [1, width]], |[x, w, b]| norm(x, w, b, 1e-5));
+        compare("scale", [[rows, width], [1, width], [1, width]], |[x, w, b]| scale_and_shift(x, w, b));
         compare("sums", [[rows, width]], |[x]| {
             let [rows, width] = x.dims();
             linear(x.clone(), x.clone().slice([0..1, 0..width]), None).reshape([1, rows])
@@ -67,6 +71,32 @@ fn norms_and_sums() {
 }
 
 #[test]
+fn differences_and_bounds() {
+    let constant = |x: &Tensor<2>, values: Vec<f32>, shape: [usize; 2]| {
+        Tensor::<2>::from_data(TensorData::new(values, shape), &x.device().without_autodiff())
+    };
+    let tokens = |x: &Tensor<2>| constant(x, vec![1.0, 1.0, 0.0, 1.0, 0.0, 0.0], [2, 3]);
+    compare("rows", [[6, 70]; 2], |[a, b]| mean_square(a.clone(), b, tokens(&a), Counted::Rows));
+    compare("pairs", [[24, 3]; 2], |[a, b]| mean_square(a.clone(), b, tokens(&a), Counted::Pairs { heads: 4 }));
+    compare("bounds", [[300, 3]], |[x]| within(x.clone(), constant(&x, vec![0.5, 0.1, 2.0], [1, 3])));
+    for rows in [1, 65, 1000] {
+        let [host, device] = [Device::flex(), gpu()].map(|device| values(column_most(on(&device, 3, [rows, 140]))));
+        assert_eq!(host, device);
+    }
+}
+
+/// Gradients of a table whose rows are looked up once, often or never.
+#[test]
+fn looked_up_rows() {
+    for (rows, ids) in [(3, vec![1]), (2, vec![1; 700]), (40, (0..1000).map(|i| i * i % 31).collect::<Vec<i32>>())] {
+        compare("lookup", [[rows, 5]], |[table]| {
+            let looked = Looked::new(&table, ids.clone());
+            lookup(table, &looked)
+        });
+    }
+}
+
+#[test]
 fn products() {
     compare("linear", [[48, 32], [64, 32], [1, 64]], |[x, w, b]| linear(x, w, Some(b)));
     compare("product", [[2, 3, 17, 32], [2, 3, 32, 19]], |[a, b]| product(a, b));
@@ -76,7 +106,8 @@ fn products() {
 #[test]
 fn dropped_elements() {
     let x = Tensor::<2>::ones([64, 1000], &gpu()).autodiff().require_grad();
-    let out = dropout(x.clone(), 0.1, 7);
+    let seed = |seed: u64| Seed::new(&gpu(), seed);
+    let out = dropout(x.clone(), 0.1, &seed(7), 0);
     let mut gradients = out.clone().sum().backward();
     let (out, back) = (values(out.inner()), values(x.grad_remove(&mut gradients).unwrap()));
     assert_eq!(out, back);
@@ -84,10 +115,13 @@ fn dropped_elements() {
     let share = out.iter().filter(|x| **x == 0.0).count() as f64 / 64_000.0;
     let deviation = (0.1 * 0.9 / 64_000.0_f64).sqrt();
     assert!((share - 0.1).abs() < 4.0 * deviation, "{share}");
-    let other = values(dropout(Tensor::<2>::ones([64, 1000], &gpu()), 0.1, 8));
-    let both = out.iter().zip(&other).filter(|(a, b)| **a == 0.0 && **b == 0.0).count() as f64 / 64_000.0;
-    let deviation = (0.01 * 0.99 / 64_000.0_f64).sqrt();
-    assert!((both - 0.01).abs() < 4.0 * deviation, "{both}");
+    // Neither the next dropout of a pass nor another seed's drops the same.
+    for (seed, number) in [(seed(7), 1), (seed(8), 0)] {
+        let other = values(dropout(Tensor::<2>::ones([64, 1000], &gpu()), 0.1, &seed, number));
+        let both = out.iter().zip(&other).filter(|(a, b)| **a == 0.0 && **b == 0.0).count() as f64 / 64_000.0;
+        let deviation = (0.01 * 0.99 / 64_000.0_f64).sqrt();
+        assert!((both - 0.01).abs() < 4.0 * deviation, "{both}");
+    }
 }
 
 #[test]
