@@ -7,6 +7,7 @@ tasks of score against updates, of the first folder's runs.
 """
 
 import json
+import math
 import statistics
 import sys
 from pathlib import Path
@@ -79,6 +80,15 @@ def curves(runs):
     return found
 
 
+def extrapolated(points, teacher, times):
+    """How far below its teacher a student is after so many times as many updates if the distance goes on as a power of their number: a straight line through
+    the logarithms, least squares. A rate that falls to zero makes the end of a curve steeper than more updates would."""
+    known = [(math.log(step), math.log(teacher - value)) for step, value in points if value < teacher]
+    mx, my = (statistics.mean(axis) for axis in zip(*known))
+    slope = sum((x - mx) * (y - my) for x, y in known) / sum((x - mx) ** 2 for x, _ in known)
+    return slope, [math.exp(my + slope * (math.log(n * points[-1][0]) - mx)) for n in times]
+
+
 def picture(found, teacher, file):
     width, height, left, bottom = 640, 320, 56, 44
     last = max(step for points in found.values() for step, _ in points)
@@ -120,10 +130,14 @@ def main():
     runs = read(arguments)
     tables(runs)
     found = curves(read(arguments[:1]))
+    mean = statistics.mean(score(teacher(runs, task)) for task in known_tasks(runs))
     for kind, points in found.items():
         print(f"{kind}: " + ", ".join(f"{step}: {value:.1f}" for step, value in points))
+        if len(points) > 3:
+            slope, below = extrapolated(points, mean, [1, 2, 5, 10])
+            print(f"  below the teacher as updates^{slope:.2f}: now, twice, five and ten times as many: " + ", ".join(f"{value:.1f}" for value in below))
     if svg:
-        picture(found, statistics.mean(score(teacher(runs, task)) for task in known_tasks(runs)), svg)
+        picture(found, mean, svg)
 
 
 main()
