@@ -24,6 +24,13 @@ impl Recording {
             return Ok(None);
         }
         let Ok(tensor) = on.clone().try_into_primitive::<Cube>() else { return Ok(None) };
+        // Beside what it holds already an update is in memory up to three times while it is recorded, and once from then on.
+        let (used, all) = (on.device().memory_pool_usage(), tensor.client.properties().memory.max_memory());
+        if let (Some(used), Some(all)) = (used, all)
+            && 2 * used.bytes_reserved > all
+        {
+            return Err(Error::new("more than half of the device's memory is taken"));
+        }
         tensor.client.graph_prepare().map_err(failed)?;
         Ok(Some(Recording(tensor.client.clone())))
     }
