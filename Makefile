@@ -25,7 +25,7 @@ test:
 		$(CARGO) test --workspace --locked --lib --bins --tests; \
 	fi
 	$(CARGO) test --workspace --locked --doc
-	$(CARGO) test --package sparing --features train --locked --test train --test transfer --test lra
+	$(CARGO) test --package sparing --features train --locked --test train --test transfer --test lra --test optimize_train
 
 # The engine once more on lesser instruction sets.
 isa:

@@ -63,3 +63,19 @@ fn a_training_that_failed_goes_on_once_it_can() {
     assert!(report["candidates"].to_string().contains("fine-tuned"));
     assert!(!is_there(".m.search.jsonl") && !is_there(".m.rounds"));
 }
+
+/// The published way: what the queue took, by trials that are trained for a moment, is trained to the end.
+#[test]
+fn what_the_queue_took_is_trained_to_the_end() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 120);
+    let (_other, rows) = labelled(&model, 100);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m").display().to_string();
+    let args = ["optimize", &model, "--data", &data, "--out", &out, "--group", "4", "--strategy", "paper"];
+    let how = ["--analysis", "finetune", "--recover", "--train", &rows, "--rounds", "1", "--epochs", "1"];
+    let ran = sparing(&[&args[..], &how, &["--economies", "blocks,heads,width", "--max-loss", "40%"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let last = ran.err.lines().rfind(|line| line.contains(" last: ")).unwrap_or_default();
+    assert!(last.contains("after training"), "{}", ran.err);
+}

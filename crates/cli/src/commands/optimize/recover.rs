@@ -147,10 +147,13 @@ impl Rounds<'_> {
         }
     }
 
-    /// Fine-tunes what a search found, as it is.
+    /// Fine-tunes what a search came to, as it is: what was taken step by step may be further than what is good enough without training.
     fn last(&mut self) -> Result<bool, Failure> {
-        let Some(best) = self.found.best.map(|best| self.found.tried[best].clone()) else { return Ok(true) };
-        let place = Milestone { recipe: best.recipe, gain: best.foreseen };
+        let taken = self.found.tried.iter().rposition(|tried| tried.accepted);
+        let Some(last) = taken.or(self.found.best).map(|number| self.found.tried[number].clone()) else {
+            return Ok(true);
+        };
+        let place = Milestone { recipe: last.recipe, gain: last.foreseen };
         Ok(self.train(self.first, &place, "last")?.is_some())
     }
 
