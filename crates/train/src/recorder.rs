@@ -1,8 +1,8 @@
 //! Updates that a GPU repeats by itself.
 //!
 //! The first updates of a form are done step by step. Then one is done and recorded: run once more without being computed, so that the
-//! device knows all kernels and their buffers. From then on an update of this form is one launch, after what differs has been written
-//! ([`crate::feed`]).
+//! device knows all kernels and their buffers. The next one is done step by step, undone and repeated: only a recording that finds the
+//! same is trusted. From then on an update of this form is one launch, after what differs has been written ([`crate::feed`]).
 
 #[cfg(all(test, any(feature = "cuda", feature = "wgpu")))]
 mod tests;
@@ -39,6 +39,8 @@ struct Recorded {
     graph: Graph,
     tape: Tape,
     found: Found,
+    /// A repetition was compared.
+    trusted: bool,
 }
 
 impl Recorder {
@@ -62,7 +64,7 @@ impl Recorder {
     /// Repeats an update of this form, which was recorded.
     pub(crate) fn repeat(&self, form: &Form, moment: &Moment) -> Result<Found, Error> {
         let recorded = self.recorded.get(form);
-        let Recorded { graph, tape, found } =
+        let Recorded { graph, tape, found, .. } =
             recorded.ok_or_else(|| Error::new("no update of this form was recorded"))?;
         for place in &tape.places {
             if let Some(recipe) = &place.recipe {
@@ -107,18 +109,26 @@ impl Recorder {
         }
         let (found, tape) = feed::again(tape, update);
         match recording.end() {
-            Ok(graph) => _ = self.recorded.insert(form, Recorded { graph, tape, found: found? }),
+            Ok(graph) => _ = self.recorded.insert(form, Recorded { graph, tape, found: found?, trusted: false }),
             Err(why) => self.gave_up = Some(why.to_string()),
         }
         Ok(())
     }
 
-    /// Whether a repetition found what the update itself found, loss and norm; if not, nothing is repeated any more.
-    pub(crate) fn trusts(&mut self, done: [f64; 2], repeated: [f64; 2]) -> bool {
+    /// Whether an update of this form was repeated before, and found what it finds step by step.
+    pub(crate) fn trusts(&self, form: &Form) -> bool {
+        self.recorded.get(form).is_some_and(|recorded| recorded.trusted)
+    }
+
+    /// Whether a repetition found what the same update found step by step, loss and norm; if not, nothing is repeated any more. The batch is
+    /// another than the one that was recorded: what was not told anew would be seen.
+    pub(crate) fn compare(&mut self, form: &Form, done: [f64; 2], repeated: [f64; 2]) -> bool {
         let far = |(a, b): (&f64, &f64)| (a - b).abs() > FAR * a.abs();
         if done.iter().zip(&repeated).any(far) {
             self.recorded.clear();
             self.gave_up = Some(format!("loss and norm were {done:?}, repeated {repeated:?}"));
+        } else if let Some(recorded) = self.recorded.get_mut(form) {
+            recorded.trusted = true;
         }
         self.gave_up.is_none()
     }

@@ -406,27 +406,43 @@ impl<'a> Run<'a> {
         let rate = self.options.schedule.at(state.step, self.total);
         let tokens = moment.batch.tokens() as u64;
         self.recorder.keep_for(optimizer.layout());
+        let asked = |parameters: &mut Parameters| -> Result<(Tensor<1>, NamedGradients), Error> {
+            let loss = objective.loss(parameters, batch, &pass)?.value;
+            let mut gradients = NamedGradients::new();
+            collect(parameters, &loss, &mut gradients);
+            Ok((loss.inner(), gradients))
+        };
+        let done = |parameters: &mut Parameters, optimizer: &mut AdamW| -> Result<Found, Error> {
+            let (loss, gradients) = asked(parameters)?;
+            Ok([loss, optimizer.update(parameters, gradients, rate)?])
+        };
         let found = if self.recorder.knows(&form) {
+            let first = if self.recorder.trusts(&form) { None } else { optimizer.copies() };
+            let mut expected = None;
+            if let Some(copies) = &first {
+                // Step by step, and back to where it began.
+                expected = Some(numbers(&done(parameters, optimizer)?)?);
+                optimizer.write_back(copies);
+            }
             moment.step = Some(optimizer.advance(rate));
+            let found = self.recorder.repeat(&form, &moment)?;
+            if let (Some(copies), Some(expected)) = (first, expected)
+                && !self.recorder.compare(&form, expected, numbers(&found)?)
+            {
+                optimizer.put_back(copies, parameters);
+                return Ok(false);
+            }
             self.repeated += 1;
-            self.recorder.repeat(&form, &moment)?
+            found
         } else if let Some(place) = optimizer.place()
             && self.recorder.is_due(&form)
             && let Some(copies) = optimizer.copies()
             && let Some(recording) = self.recorder.prepare(&place)
         {
-            // Done, recorded, and done again from the same beginning: only what finds the same is trusted.
-            let asked = |parameters: &mut Parameters| -> Result<(Tensor<1>, NamedGradients), Error> {
-                let loss = objective.loss(parameters, batch, &pass)?.value;
-                let mut gradients = NamedGradients::new();
-                collect(parameters, &loss, &mut gradients);
-                Ok((loss.inner(), gradients))
-            };
-            let (done, tape) = feed::noted(|| -> Result<Found, Error> {
-                let (loss, gradients) = asked(parameters)?;
-                Ok([loss, optimizer.update(parameters, gradients, rate)?])
-            });
-            let done = numbers(&done?)?;
+            let (done, tape) = feed::noted(|| done(parameters, optimizer));
+            let done = done?;
+            // What it left behind is not used again before it has come to an end.
+            numbers(&done)?;
             self.recorder.record(form, recording, tape, || {
                 let (loss, gradients) = asked(parameters)?;
                 Ok([loss, optimizer.apply(parameters, gradients, rate)?])
@@ -435,14 +451,7 @@ impl<'a> Run<'a> {
                 optimizer.put_back(copies, parameters);
                 return Ok(false);
             }
-            optimizer.write_back(&copies);
-            moment.step = Some(optimizer.advance(rate));
-            let found = self.recorder.repeat(&form, &moment)?;
-            if !self.recorder.trusts(done, numbers(&found)?) {
-                optimizer.put_back(copies, parameters);
-                return Ok(false);
-            }
-            found
+            done
         } else {
             return Ok(false);
         };

@@ -1,12 +1,14 @@
 //! Trainings whose updates are repeated by the GPU of this build end where those end that are done step by step.
 
 use crate::distill::{Distilling, Guidance, Teaching, Texts};
+use crate::feed::{Form, Moment};
 use crate::gpu::fused::tests::gpu;
-use crate::objective::{Objective, Supervised, lengths};
+use crate::objective::{Loss, Objective, Pass, Supervised, lengths};
 use crate::ops::tests::fixtures;
 use crate::trainer::{Finish, TrainOptions, train};
 use crate::{Example, Mapping, Network, Parameters, Target};
-use sparing_model::{Functions, HeadKind, Model, Sequence, SoftmaxNetwork};
+use burn::tensor::{Device, Tensor};
+use sparing_model::{Error, Functions, HeadKind, Model, Sequence, SoftmaxNetwork};
 use std::collections::BTreeMap;
 
 /// Texts of several lengths and what the head is to say of them; `None`: every row has an answer of its own.
@@ -45,7 +47,7 @@ fn compare(name: &str, model: &Model, objective: &dyn Objective, steps: u64, rep
     let (fast, finish) = trained(model, objective, steps, true);
     // The very first lays the parameters end to end; of every form two updates come next, and a third is recorded.
     assert_eq!(finish.repeated, repeated, "{name}: {:?}", finish.unrecorded);
-    let begun = Parameters::from_weights(&model.weights, &burn::tensor::Device::flex()).unwrap();
+    let begun = Parameters::from_weights(&model.weights, &Device::flex()).unwrap();
     let mut moved = 0f32;
     for ((tensor, fast), (_, slow)) in fast.iter().zip(&slow) {
         let far = fast.iter().zip(slow).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -124,4 +126,38 @@ fn transfer_on_plain_text() {
     let pieces: Vec<Sequence> = (0..12).map(piece).collect();
     let masking = crate::Masking::new(teacher.tokenizer().unwrap()).unwrap();
     transfer(&Texts::Pieces(&pieces, &masking), "/bert-mlm-text", None, 16, 24, 24 - 1 - 3 * 3);
+}
+
+/// Tells the device something that a repetition could not be told anew.
+struct Careless<'a>(Supervised<'a>);
+
+impl Objective for Careless<'_> {
+    fn lengths(&self) -> &[usize] {
+        self.0.lengths()
+    }
+
+    fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error> {
+        let Loss { value, tokens } = self.0.loss(parameters, examples, pass)?;
+        let scale = Tensor::<1>::from_data([1.0 + pass.step as f32], &parameters.device().clone().inner());
+        Ok(Loss { value: value * scale.autodiff(), tokens })
+    }
+
+    fn recordable(&self, examples: &[usize], pass: &Pass, device: &Device) -> Result<Option<(Form, Moment)>, Error> {
+        self.0.recordable(examples, pass, device)
+    }
+}
+
+/// Where recording fails, or a repetition finds something else, training goes on step by step as if nothing had been tried.
+#[test]
+fn what_cannot_be_repeated_is_done_step_by_step() {
+    let (name, model) = fixtures().into_iter().find(|(name, _)| name.ends_with("/bert-classify")).unwrap();
+    let (network, examples) = (Network::new(&model.architecture), texts(&model).unwrap());
+    let objective = Careless(Supervised::new(&network, &examples, None));
+    let (slow, _) = trained(&model, &objective, 15, false);
+    let (fast, finish) = trained(&model, &objective, 15, true);
+    assert!(finish.repeated == 0 && finish.unrecorded.is_some(), "{finish:?}");
+    for ((tensor, fast), (_, slow)) in fast.iter().zip(&slow) {
+        let far = fast.iter().zip(slow).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far < 1e-5, "{name} {tensor}: {far:e}");
+    }
 }
