@@ -1,10 +1,23 @@
 //! Batches as Burn wants them: padded.
 
 use crate::data::Target;
-use crate::feed::{self, HostBatch};
+use crate::feed;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use sparing_model::Sequence;
 use std::sync::Arc;
+
+/// Texts and what is wanted of them, padded to a common length.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HostBatch {
+    /// Token ids of each text.
+    pub(crate) ids: Vec<Vec<u32>>,
+    /// Token types, one per token.
+    pub(crate) types: Vec<Vec<u32>>,
+    /// Common length.
+    pub(crate) length: usize,
+    /// The answers, where there are any.
+    pub(crate) targets: Vec<Target>,
+}
 
 impl HostBatch {
     /// Pads to `length`, at least the longest.
@@ -22,6 +35,33 @@ impl HostBatch {
     fn presence(&self) -> Vec<i32> {
         let row = |ids: &Vec<u32>| (0..self.length).map(|i| i32::from(i < ids.len())).collect::<Vec<_>>();
         self.ids.iter().flat_map(row).collect()
+    }
+
+    /// What is known of every token as it lies on the device: `[batch * length]`, 0 where padded.
+    pub(crate) fn padded(&self, known: &[Vec<u32>]) -> Vec<i32> {
+        let zeros = || std::iter::repeat_n(0, self.length);
+        let row = |text: &Vec<u32>| text.iter().map(|x| *x as i32).chain(zeros()).take(self.length).collect::<Vec<_>>();
+        known.iter().flat_map(row).collect()
+    }
+
+    /// Real tokens.
+    pub(crate) fn tokens(&self) -> usize {
+        self.ids.iter().map(Vec::len).sum()
+    }
+
+    /// The largest token type; nothing needs looking up where it is zero.
+    pub(crate) fn most_type(&self) -> u32 {
+        self.types.iter().flatten().copied().max().unwrap_or(0)
+    }
+
+    /// Whether rows of texts have answers of their own: of these there is another number in every batch.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        self.targets.iter().any(|target| matches!(target, Target::Rows(_)))
+    }
+
+    /// Whether there is no padding.
+    pub(crate) fn is_full(&self) -> bool {
+        self.ids.iter().all(|ids| ids.len() == self.length)
     }
 }
 

@@ -5,54 +5,12 @@
 //! written before. So whatever the host knows comes through here. While an update is recorded, every such number has a place, and a
 //! recipe that says what to write there the next time.
 
-use crate::data::Target;
+use crate::batch::HostBatch;
 use crate::gpu::Step;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sparing_model::Error;
 use std::cell::RefCell;
 use std::sync::Arc;
-
-/// Texts and what is wanted of them, padded to a common length.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct HostBatch {
-    /// Token ids of each text.
-    pub(crate) ids: Vec<Vec<u32>>,
-    /// Token types, one per token.
-    pub(crate) types: Vec<Vec<u32>>,
-    /// Common length.
-    pub(crate) length: usize,
-    /// The answers, where there are any.
-    pub(crate) targets: Vec<Target>,
-}
-
-impl HostBatch {
-    /// What is known of every token as it lies on the device: `[batch * length]`, 0 where padded.
-    pub(crate) fn padded(&self, known: &[Vec<u32>]) -> Vec<i32> {
-        let zeros = || std::iter::repeat_n(0, self.length);
-        let row = |text: &Vec<u32>| text.iter().map(|x| *x as i32).chain(zeros()).take(self.length).collect::<Vec<_>>();
-        known.iter().flat_map(row).collect()
-    }
-
-    /// Real tokens.
-    pub(crate) fn tokens(&self) -> usize {
-        self.ids.iter().map(Vec::len).sum()
-    }
-
-    /// The largest token type; nothing needs looking up where it is zero.
-    pub(crate) fn most_type(&self) -> u32 {
-        self.types.iter().flatten().copied().max().unwrap_or(0)
-    }
-
-    /// Whether rows of texts have answers of their own: of these there is another number in every batch.
-    pub(crate) fn is_of_rows(&self) -> bool {
-        self.targets.iter().any(|target| matches!(target, Target::Rows(_)))
-    }
-
-    /// Whether no text is shorter than the others.
-    pub(crate) fn is_full(&self) -> bool {
-        self.ids.iter().all(|ids| ids.len() == self.length)
-    }
-}
 
 /// Everything that differs from one update to another of the same form.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ mod shares;
 mod tokens;
 mod values;
 
-use crate::feed::HostBatch;
+use crate::batch::HostBatch;
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::{Bool, Tensor};
 pub(crate) use guide::ROOM;

@@ -1,8 +1,9 @@
 //! What a batch is trained on.
 
+use crate::batch::HostBatch;
 use crate::batches::padded_length;
 use crate::data::{Example, Target};
-use crate::feed::{self, Form, HostBatch, Moment};
+use crate::feed::{self, Form, Moment};
 use crate::losses::{binary_cross_entropy, cross_entropy, mean_squared};
 use crate::{Capture, Holes, LinearHook, Mode, Network, PaddedBatch, Parameters, Statistics};
 use burn::tensor::{Device, Int, Tensor, TensorData};

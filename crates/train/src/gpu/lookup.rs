@@ -6,7 +6,8 @@
 
 use super::operation::{Computed, operation};
 use crate::PaddedBatch;
-use crate::feed::{self, HostBatch, Moment};
+use crate::batch::HostBatch;
+use crate::feed::{self, Moment};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 use sparing_model::Error;
 

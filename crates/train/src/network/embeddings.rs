@@ -2,7 +2,7 @@
 
 use super::pass::Pass;
 use crate::PaddedBatch;
-use crate::feed::HostBatch;
+use crate::batch::HostBatch;
 use crate::gpu::{self, Looked};
 use burn::tensor::Tensor;
 use burn::tensor::module::embedding;

@@ -60,8 +60,7 @@ impl Pass<'_> {
         if let Some(known) = &self.masks.padding {
             return known.clone();
         }
-        let full = self.batch.lengths.iter().all(|real| *real == self.batch.length);
-        let mask = (!full).then(|| self.key_mask(&self.batch.mask));
+        let mask = (!self.batch.host.is_full()).then(|| self.key_mask(&self.batch.mask));
         self.masks.padding = Some(mask.clone());
         mask
     }
