@@ -124,9 +124,12 @@ pub(crate) fn constant<const D: usize>(device: &Device, values: Vec<f32>, shape:
 
 fn feed(device: &Device, now: Numbers, recipe: impl FnOnce() -> Option<Recipe>) -> Fed {
     TAPE.with_borrow_mut(|tape| {
-        if let Some(Tape { places, next: Some(next) }) = tape {
+        // Whoever asks for more than before gets what is now, and a repetition that differs is not trusted.
+        if let Some(Tape { places, next: Some(next) }) = tape
+            && let Some(place) = places.get(*next)
+        {
             *next += 1;
-            return places[*next - 1].tensor.clone();
+            return place.tensor.clone();
         }
         let fed = match now {
             Numbers::Ints(values) => {
