@@ -26,7 +26,7 @@ pub(crate) fn unread(what: &str, why: impl std::fmt::Debug) -> Error {
     const SHOWN: usize = 200;
     let why = format!("{why:?}");
     if why.contains("out of device memory") || why.contains("OutOfMemory") {
-        let what_to_do = "use a smaller batch or shorter texts, do not record updates (--no-record), or end other programs that use it";
+        let what_to_do = "use a smaller batch or shorter texts, or end other programs that use it";
         return Error::new(format!("{what} cannot be read: the device's memory is full; {what_to_do}"));
     }
     let line: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHOWN).collect();

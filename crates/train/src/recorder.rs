@@ -122,14 +122,50 @@ impl Recorder {
 
     /// Whether a repetition found what the same update found step by step, loss and norm; if not, nothing is repeated any more. The batch is
     /// another than the one that was recorded: what was not told anew would be seen.
-    pub(crate) fn compare(&mut self, form: &Form, done: [f64; 2], repeated: [f64; 2]) -> bool {
-        let far = |(a, b): (&f64, &f64)| (a - b).abs() > FAR * a.abs();
-        if done.iter().zip(&repeated).any(far) {
-            self.recorded.clear();
-            self.gave_up = Some(format!("loss and norm were {done:?}, repeated {repeated:?}"));
-        } else if let Some(recorded) = self.recorded.get_mut(form) {
-            recorded.trusted = true;
+    pub(crate) fn compare(&mut self, form: &Form, done: [f64; 2], repeated: Result<[f64; 2], Error>) -> bool {
+        // What is not a number is near nothing.
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= FAR * a.abs();
+        let why = match repeated {
+            Ok(repeated) if done.iter().zip(&repeated).all(near) => {
+                self.recorded.get_mut(form).into_iter().for_each(|recorded| recorded.trusted = true);
+                return true;
+            }
+            Ok(repeated) => format!("loss and norm were {done:?}, repeated {repeated:?}"),
+            Err(why) => why.to_string(),
+        };
+        self.recorded.clear();
+        self.gave_up = Some(why);
+        false
+    }
+}
+
+#[cfg(test)]
+mod comparing {
+    use super::*;
+
+    const FORM: Form = Form { count: 4, length: 8, types: false, full: true, phase: 0 };
+
+    #[test]
+    fn a_repetition_is_as_good_as_what_it_finds() {
+        let agrees = |done: [f64; 2], repeated: [f64; 2]| {
+            let mut recorder = Recorder::default();
+            let agrees = recorder.compare(&FORM, done, Ok(repeated));
+            assert_eq!(agrees, recorder.gave_up().is_none());
+            agrees
+        };
+        assert!(agrees([0.7, 2.0], [0.7, 2.0]) && agrees([0.7, 2.0], [0.703, 1.99]));
+        assert!(!agrees([0.7, 2.0], [0.7, 2.1]) && !agrees([0.7, 2.0], [0.6, 2.0]));
+        for wrong in [f64::NAN, f64::INFINITY] {
+            assert!(!agrees([0.7, 2.0], [wrong, 2.0]) && !agrees([0.7, 2.0], [0.7, wrong]));
         }
-        self.gave_up.is_none()
+    }
+
+    #[test]
+    fn what_cannot_be_repeated_is_no_error_and_the_reason_is_kept() {
+        let mut recorder = Recorder::default();
+        assert!(!recorder.compare(&FORM, [0.7, 2.0], Err(Error::new("the device is full"))));
+        assert_eq!(recorder.gave_up(), Some("the device is full"));
+        // That no other form may be recorded says nothing about this one.
+        assert!(recorder.compare(&FORM, [0.7, 2.0], Ok([0.7, 2.0])));
     }
 }

@@ -140,8 +140,10 @@ impl Session<'_> {
             let watch: &mut Watch<'_> = &mut |event| watch(number, event);
             match self.run(&mut parameters, objective, &options, watch)? {
                 Some(run) => {
-                    let why = run.unrecorded.iter();
-                    notes.extend(why.map(|why| format!("every update was asked for step by step: {why}")));
+                    notes.extend(run.unrecorded.iter().map(|why| match run.repeated {
+                        0 => format!("seed {seed}: every update was asked for step by step: {why}"),
+                        n => format!("seed {seed}: {n} updates were repeated, others asked for step by step: {why}"),
+                    }));
                     runs.push(run);
                 }
                 None => return Ok(Summary::new(runs, false, notes)),

@@ -425,15 +425,16 @@ impl<'a> Run<'a> {
                 optimizer.write_back(copies);
             }
             moment.step = Some(optimizer.advance(rate));
-            let found = self.recorder.repeat(&form, &moment)?;
-            if let (Some(copies), Some(expected)) = (first, expected)
-                && !self.recorder.compare(&form, expected, numbers(&found)?)
-            {
-                optimizer.put_back(copies, parameters);
-                return Ok(false);
+            let repeated = self.recorder.repeat(&form, &moment);
+            if let (Some(copies), Some(expected)) = (first, expected) {
+                let found = repeated.as_ref().map_err(|e| Error::new(e.to_string())).and_then(numbers);
+                if !self.recorder.compare(&form, expected, found) {
+                    optimizer.put_back(copies, parameters);
+                    return Ok(false);
+                }
             }
             self.repeated += 1;
-            found
+            repeated?
         } else if let Some(place) = optimizer.place()
             && self.recorder.is_due(&form)
             && let Some(copies) = optimizer.copies()
@@ -519,7 +520,7 @@ fn numbers(found: &Found) -> Result<[f64; 2], Error> {
 }
 
 fn number(tensor: Tensor<1>) -> Result<f64, Error> {
-    let data = tensor.into_data();
+    let data = tensor.try_into_data().map_err(|e| crate::device::unread("a loss", e))?;
     let values = data.as_slice::<f32>().map_err(|e| Error::new(format!("a loss cannot be read ({e:?})")))?;
     Ok(f64::from(values[0]))
 }

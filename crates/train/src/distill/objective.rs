@@ -93,7 +93,9 @@ impl Objective for Distilling<'_> {
         }
         let examples = self.texts.examples(chosen, pass);
         let batch = host_batch(self.student, &examples.iter().collect::<Vec<_>>(), device);
-        if self.teaching.answers() && batch.is_of_rows() {
+        // Which rows are real tokens' is told by the batch, not by its form.
+        let compares_rows = self.teaching.logits > 0.0 && self.student.architecture().head.kind == HeadKind::Answer;
+        if self.teaching.answers() && (batch.is_of_rows() || compares_rows) {
             return Ok(None);
         }
         self.student.check(&batch)?;

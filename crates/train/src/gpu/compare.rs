@@ -23,7 +23,7 @@ pub(crate) fn mean_square(a: Tensor<2>, b: Tensor<2>, tokens: Tensor<2>, counted
             Some(found) => found,
             None => {
                 let weight = weights(&tokens, counted, shape);
-                let count = weight.clone().sum().reshape([1, 1]);
+                let count = count(&tokens, counted, shape[1]);
                 let difference = a.clone() - b.clone();
                 let sum = (difference.clone() * difference * weight).sum().reshape([1, 1]);
                 [sum / count.clone(), count]
@@ -38,6 +38,16 @@ pub(crate) fn mean_square(a: Tensor<2>, b: Tensor<2>, tokens: Tensor<2>, counted
         };
         Computed { values: mean, back }
     })
+}
+
+/// How many numbers count, `[1, 1]`: by their rows and columns, since a sum of ones in f32 ends at 2^24.
+fn count(tokens: &Tensor<2>, counted: Counted, width: usize) -> Tensor<2> {
+    let rows = tokens.clone().sum_dim(1);
+    match counted {
+        Counted::Rows => rows.sum().mul_scalar(width as f64),
+        Counted::Pairs { heads } => rows.clone().mul(rows).sum().mul_scalar(heads as f64),
+    }
+    .reshape([1, 1])
 }
 
 /// What every number counts, `[rows, width]`.
@@ -73,4 +83,24 @@ pub(crate) fn within(x: Tensor<2>, most: Tensor<2>) -> Tensor<2> {
         };
         Computed { values, back }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    #[test]
+    fn what_counts_is_counted_however_much_it_is() {
+        let device = Device::flex();
+        let number = |x: Tensor<2>| x.into_data().try_into_vec_as::<f32>().unwrap()[0];
+        let tokens = Tensor::<2>::from_floats([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]], &device);
+        for (counted, shape) in [(Counted::Rows, [6, 5]), (Counted::Pairs { heads: 2 }, [12, 3])] {
+            let all = number(weights(&tokens, counted, shape).sum().reshape([1, 1]));
+            assert_eq!(number(count(&tokens, counted, shape[1])), all, "{counted:?}");
+        }
+        let many = Tensor::<2>::ones([64, 512], &device);
+        assert_eq!(number(count(&many, Counted::Rows, 768)), (64 * 512 * 768) as f32);
+        assert_eq!(number(count(&many, Counted::Pairs { heads: 12 }, 512)), (12 * 64 * 512 * 512) as f32);
+    }
 }

@@ -61,13 +61,16 @@ fn compare(name: &str, model: &Model, objective: &dyn Objective, steps: u64, rep
 
 #[test]
 fn fine_tuning() {
+    let mut compared = 0;
     for (name, model) in fixtures() {
         let network = Network::new(&model.architecture);
         let Some(examples) = texts(&model) else { continue };
         if network.is_recordable() {
             compare(&name, &model, &Supervised::new(&network, &examples, None), 15, 15 - 1 - 3 - 3);
+            compared += 1;
         }
     }
+    assert!(compared >= 20, "{compared} models");
 }
 
 /// A student that learns from a teacher's answers and from what is inside of it, on a task and on plain text. Its layers are guided for

@@ -9,7 +9,20 @@ use cubecl::client::Client;
 use sparing_model::Error;
 
 /// A recording under way.
-pub(crate) struct Recording(Client);
+pub(crate) struct Recording {
+    client: Client,
+    /// The device still waits for its end.
+    open: bool,
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // Whatever went wrong, the device is to take orders again.
+        if self.open {
+            let _ = self.client.stop_capture();
+        }
+    }
+}
 
 /// What was recorded.
 pub(crate) struct Graph {
@@ -32,18 +45,19 @@ impl Recording {
             return Err(Error::new("more than half of the device's memory is taken"));
         }
         tensor.client.graph_prepare().map_err(failed)?;
-        Ok(Some(Recording(tensor.client.clone())))
+        Ok(Some(Recording { client: tensor.client.clone(), open: true }))
     }
 
     /// From now on nothing is done but recorded.
     pub(crate) fn begin(&self) -> Result<(), Error> {
-        self.0.start_capture().map_err(failed)
+        self.client.start_capture().map_err(failed)
     }
 
     /// Up to here.
-    pub(crate) fn end(self) -> Result<Graph, Error> {
-        let graph = self.0.stop_capture().map_err(failed)?;
-        Ok(Graph { client: self.0, graph })
+    pub(crate) fn end(mut self) -> Result<Graph, Error> {
+        self.open = false;
+        let graph = self.client.stop_capture().map_err(failed)?;
+        Ok(Graph { client: self.client.clone(), graph })
     }
 }
 
@@ -67,9 +81,10 @@ impl Graph {
 
     /// Does what was recorded.
     pub(crate) fn replay(&self) -> Result<(), Error> {
-        // SAFETY: the recorder keeps every tensor that the recording reads and that is not of its own: the places that are written before,
-        // the parameters and their moments, which are changed where they are, and those of a teacher. All work of a training is asked for
-        // by one thread, one thing after the other.
+        // SAFETY: every buffer that the recording uses and does not hold itself outlives it. What is written before is on the recorder's
+        // tape, and what is found with it; parameters and moments are the optimizer's, changed where they are, and `Recorder::keep_for`
+        // forgets a recording when they move; a teacher's and bounds are the objective's, which outlives the training. All work of a
+        // training is asked for by one thread, one thing after the other.
         unsafe { self.graph.replay() }.map_err(failed)
     }
 }
