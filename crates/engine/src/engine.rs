@@ -2,7 +2,7 @@
 
 use crate::arena::{Arena, Arenas};
 use crate::batch;
-use crate::compile::{Compiled, Economised, activation_element, compile};
+use crate::compile::{Compiled, Economised, Precisions, activation_element, compile};
 use crate::embed::Tables;
 use crate::layout::Select;
 use crate::options::{Options, RunOptions};
@@ -62,8 +62,9 @@ impl Engine {
         model.plan.check()?;
         let activations = model.plan.quantization.as_ref().map(|q| q.activations.clone()).unwrap_or_default();
         let values = (&attention, calibration.as_deref());
+        let precisions = Precisions { all: precision, bf16: &model.plan.bf16 };
         let compiled =
-            compile(&architecture, &model.weights, precision, &activations, options.economies, values, &team)?;
+            compile(&architecture, &model.weights, precisions, &activations, options.economies, values, &team)?;
         let Compiled { hidden, head, rows, head_exact, rows_exact, economised, locals, constants } = compiled;
         let element = activation_element(precision);
         Ok(Engine {

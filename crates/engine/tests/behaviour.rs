@@ -4,7 +4,7 @@ mod common;
 
 use common::{Golden, fixture};
 use sparing_engine::{Economies, Engine, GenerateOptions, Options, StepKind};
-use sparing_model::{Batch, Executor, Model, Precision, Sequence, Wanted};
+use sparing_model::{Batch, Blocks, Executor, Model, Precision, Sequence, Wanted};
 
 fn engine(name: &str, threads: usize) -> Engine {
     engine_with(name, threads, Economies::default())
@@ -230,4 +230,36 @@ fn the_plan_says_the_precision_unless_the_caller_does() {
     model.plan.precision = Some(Precision::Int8);
     assert_eq!(precision(&model, None), Precision::Int8);
     assert_eq!(precision(&model, Some(Precision::Bf16)), Precision::Bf16);
+}
+
+/// Of every family: maps of the blocks that stay multiply no bytes, all others do, and answers come closer to the exact ones.
+#[test]
+fn blocks_of_an_int8_model_stay_in_bf16_where_the_plan_says_so() {
+    let families =
+        ["bert", "distilbert", "albert", "electra", "roberta", "mpnet", "longformer", "xlnet", "gpt2", "mobilebert"];
+    for name in families.map(|family| format!("{family}-classify")) {
+        let mut model = Model::load(&fixture(&name)).unwrap();
+        let input = batch(vec![long(20, model.architecture.embeddings.vocabulary, false)]);
+        let compile = |model: &Model, precision| {
+            Engine::compile(model, &Options { threads: 1, precision, ..Options::default() }).unwrap()
+        };
+        let answers = |engine: &Engine| engine.run(&input).unwrap().sequences.concat();
+        let exact = answers(&compile(&model, None));
+        model.plan.precision = Some(Precision::Int8);
+        let int8 = answers(&compile(&model, None));
+        let bf16 = answers(&compile(&model, Some(Precision::Bf16)));
+        let layers = 0..model.architecture.layers.len();
+        model.plan.bf16 = [(0, Blocks { attention: false, ffn: true })].into();
+        for step in compile(&model, None).steps().filter(|step| step.kind == StepKind::Linear && step.layer.is_some()) {
+            let ffn = step.part.starts_with("ffn") || step.part == "bottleneck";
+            // Layers that share their weights are not one block: each says how it is multiplied.
+            assert_eq!(step.bytes, !(ffn && step.layer == Some(0)), "{name}: {}", step.name);
+        }
+        assert_ne!(answers(&compile(&model, None)), int8, "{name}");
+        model.plan.bf16 = layers.map(|layer| (layer, Blocks { attention: true, ffn: true })).collect();
+        let all = compile(&model, None);
+        assert_eq!((answers(&all), all.precision()), (bf16, Precision::Int8), "{name}");
+        // Another precision is the caller's to ask for.
+        assert_eq!(answers(&compile(&model, Some(Precision::F32))), exact, "{name}");
+    }
 }

@@ -43,7 +43,7 @@ pub use hub::{OpenOptions, Transfer};
 pub use keys::{Keep, Keys, KeysBy, LayerKeys};
 pub use load::{LoadOptions, Model};
 pub use mca::{AttentionPlan, LayerAlpha, Length, Mca, Pooling, Sampler};
-pub use plan::{Activations, Bits, LayerBits, Plan, Precision, Quantization};
+pub use plan::{Activations, Bits, Blocks, LayerBits, Plan, Precision, Quantization};
 pub use prune::{Edits, FfnEdit, LayerEdit, NewNumbers};
 pub use replace::{replace_file, replace_file_with};
 pub use save::{check_replaceable, write_directory};

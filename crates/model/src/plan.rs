@@ -35,6 +35,9 @@ pub struct Plan {
     /// Precision of all linear maps, unless the caller asks for another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
+    /// Blocks of an int8 model that stay in bf16, by layer: those that do not bear to be rounded to 8 bits.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bf16: BTreeMap<usize, Blocks>,
     /// Fewer bits: what was done to the weights, and what int8 does to activations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<Quantization>,
@@ -47,6 +50,18 @@ pub struct Plan {
     /// What stands in the place of non-linear functions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<crate::Functions>,
+}
+
+/// Some of a layer's blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Blocks {
+    /// Queries, keys, values and the projection behind attention.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attention: bool,
+    /// Feed-forward blocks and bottlenecks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ffn: bool,
 }
 
 /// Fewer bits.
@@ -157,6 +172,10 @@ impl Default for Activations {
 impl Plan {
     /// Makes of a published architecture what the plan says of its layers.
     pub fn apply(&self, architecture: &mut crate::Architecture) -> Result<(), Error> {
+        let layers = architecture.layers.len();
+        if let Some((layer, _)) = self.bf16.last_key_value().filter(|(layer, _)| **layer >= layers) {
+            return Err(Error::new(format!("bf16: there is no layer {layer}; the model has {layers}, counted from 0")));
+        }
         self.elements.iter().try_for_each(|elements| elements.apply(architecture))?;
         self.functions.iter().try_for_each(|functions| functions.apply(architecture))
     }
@@ -168,6 +187,11 @@ impl Plan {
 
     /// Checks the numbers: a plan comes from a file.
     pub fn check(&self) -> Result<(), Error> {
+        if !self.bf16.is_empty() && self.precision != Some(Precision::Int8) {
+            return Err(Error::new(
+                "sparing.json: bf16: blocks stay in bf16 where \"precision\" is \"int8\"; it is not",
+            ));
+        }
         if let Some(attention) = &self.attention {
             attention.check().map_err(|e| Error::new(format!("sparing.json: {e}")))?;
         }
@@ -218,6 +242,23 @@ mod tests {
             assert!(!message.contains('\n'), "{message}");
         }
         assert_eq!(Plan::from_file(b"{}").unwrap(), Plan::default());
+    }
+
+    #[test]
+    fn blocks_of_an_int8_model_may_stay_in_bf16() {
+        let json = r#"{"precision":"int8","bf16":{"0":{"ffn":true},"1":{"attention":true,"ffn":true}}}"#;
+        let plan = Plan::from_file(json.as_bytes()).unwrap();
+        plan.check().unwrap();
+        assert_eq!(plan.bf16[&0], Blocks { attention: false, ffn: true });
+        assert_eq!(serde_json::to_string(&plan).unwrap(), json);
+        let elsewhere = Plan { precision: Some(Precision::F32), ..plan.clone() };
+        assert!(elsewhere.check().unwrap_err().to_string().contains("bf16: blocks stay in bf16 where"));
+        let config = br#"{"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 9, "hidden_size": 4,
+            "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 6, "max_position_embeddings": 5}"#;
+        let mut one = crate::Architecture::from_config(config, None, &|_| false).unwrap();
+        assert!(plan.apply(&mut one).unwrap_err().to_string().contains("there is no layer 1; the model has 1"));
+        let wrong = Plan::from_file(br#"{"bf16": {"0": {"head": true}}}"#).unwrap_err().to_string();
+        assert!(wrong.contains("bf16.0: unknown field `head`"), "{wrong}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The parts of a network that can be removed or approximated.
 
-use sparing_model::{Architecture, Attention, Error, Ffn, Matrix};
-use std::collections::BTreeMap;
+use sparing_model::{Architecture, Attention, Blocks, Error, Ffn, Matrix};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a site is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,30 @@ impl Anatomy {
         Ok(Anatomy { sites, layers: architecture.layers.len() })
     }
 
+    /// Sites as blocks of layers.
+    pub fn blocks(&self, sites: &BTreeSet<usize>) -> BTreeMap<usize, Blocks> {
+        let mut found: BTreeMap<usize, Blocks> = BTreeMap::new();
+        for site in sites.iter().filter_map(|site| self.sites.get(*site)) {
+            for layer in &site.layers {
+                let blocks = found.entry(*layer).or_default();
+                match site.kind {
+                    Kind::Attention => blocks.attention = true,
+                    Kind::Ffn => blocks.ffn = true,
+                }
+            }
+        }
+        found
+    }
+
+    /// Blocks of layers as sites.
+    pub fn sites_in(&self, blocks: &BTreeMap<usize, Blocks>) -> BTreeSet<usize> {
+        let holds = |site: &Site| {
+            let of = |blocks: &Blocks| if site.kind == Kind::Attention { blocks.attention } else { blocks.ffn };
+            site.layers.iter().any(|layer| blocks.get(layer).is_some_and(of))
+        };
+        (0..self.sites.len()).filter(|site| holds(&self.sites[*site])).collect()
+    }
+
     /// Numbers of the sites of a kind.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
         (0..self.sites.len()).filter(move |site| self.sites[*site].kind == kind)
@@ -117,4 +141,20 @@ fn site(
     }
     let (map, unit_weights) = (name.clone(), weights * unit_width);
     Some(Site { kind, layers: vec![], block, units, unit_width, map, outputs, unit_weights })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_are_blocks_and_blocks_are_sites() {
+        let anatomy = Anatomy::of(&crate::testing::model().architecture).unwrap();
+        let sites = BTreeSet::from([1, 2, 3]);
+        let blocks = anatomy.blocks(&sites);
+        let of = |attention, ffn| Blocks { attention, ffn };
+        assert_eq!(blocks, [(0, of(false, true)), (1, of(true, true))].into());
+        assert_eq!(anatomy.sites_in(&blocks), sites);
+        assert!(anatomy.blocks(&BTreeSet::new()).is_empty() && anatomy.sites_in(&BTreeMap::new()).is_empty());
+    }
 }

@@ -3,10 +3,10 @@
 use crate::running::{Prices, Running, budgeted, choosing, dropping, merging, reconciled};
 use crate::search::{Economy, Search};
 use crate::{Kind, Left, Recipe};
-use sparing_model::{Architecture, Error};
+use sparing_model::{Architecture, Error, Precision};
 use sparing_quantize::{Part, targets};
 use sparing_report::Focus;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Measures of attention below which tokens leave; see [`sparing_model::Tokens::drop`].
 const CUTS: [f32; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0];
@@ -37,6 +37,8 @@ pub(crate) enum What {
     /// Keys that a layer chooses.
     Keys(usize),
     Values,
+    /// A site that would stay in bf16 is multiplied in int8.
+    Int8(usize),
     /// Bits of a part, or of a layer's.
     Bits(Part, Option<usize>),
 }
@@ -84,7 +86,7 @@ impl Axis {
             What::Tokens(_) => f64::from(CUTS[step.to]).powi(2),
             What::Merge(_) => f64::from(SHARES[step.to]).powi(2),
             What::Values => f64::from(ALPHAS[step.to]).powi(2),
-            What::Keys(_) => 1.0,
+            What::Keys(_) | What::Int8(_) => 1.0,
             // A bit less is four times the squared error.
             What::Bits(..) => 0.25f64.powi(step.to as i32),
         };
@@ -118,6 +120,7 @@ pub(crate) fn axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Err
     }
     if settings.focus == Focus::Speed {
         axes.extend(running(&search.prices, search.shop.model.architecture.layers.len()));
+        axes.extend(in_int8(search, begin, &shares));
     }
     if settings.may(Economy::Bits) && settings.focus == Focus::Size {
         axes.extend(bit_axes(search, begin)?);
@@ -149,6 +152,16 @@ fn running(prices: &Prices, layers: usize) -> Vec<Axis> {
         axes.push(Axis::new("values", What::Values, steps(ALPHAS.len())));
     }
     axes
+}
+
+/// Sites that stay in bf16, one after the other in int8: what is in bf16 takes that much longer.
+fn in_int8(search: &Search<'_>, begin: &Recipe, shares: &[f64]) -> Vec<Axis> {
+    let [fast, slow] = [Precision::Int8, Precision::Bf16].map(|precision| search.costs.precision(precision));
+    let axis = |site: &usize| {
+        let steps = vec![Step::new(0, shares[*site] * (1.0 - slow / fast))];
+        Axis::new(format!("int8 in {}", search.shop.anatomy.sites[*site].name()), What::Int8(*site), steps)
+    };
+    begin.bf16.iter().map(axis).collect()
 }
 
 /// Fewer bits, for the embeddings, the head, and every layer's attention and feed-forward blocks.
@@ -206,8 +219,13 @@ fn taken(architecture: &Architecture, begin: &Recipe, axes: &[Axis], place: &[us
             What::Merge(layer) => attention = merging(attention, layer, SHARES[step.to]),
             What::Keys(layer) => attention = choosing(attention, layer, architecture.layers.len()),
             What::Values => attention = budgeted(attention, ALPHAS[step.to]),
+            What::Int8(site) => _ = recipe.bf16.remove(&site),
             What::Bits(part, layer) => recipe.set_bits(part, layer, step.to as u32),
         }
+    }
+    // Where all that could be in int8 stays in bf16, nothing is in int8.
+    if !begin.bf16.is_empty() && recipe.bf16 == begin.bf16 {
+        (recipe.precision, recipe.bf16) = (Some(Precision::Bf16), BTreeSet::new());
     }
     recipe.attention = Some(reconciled(attention, architecture)).filter(|attention| !attention.is_exact());
     recipe
@@ -217,6 +235,21 @@ fn taken(architecture: &Architecture, begin: &Recipe, axes: &[Axis], place: &[us
 mod tests {
     use super::*;
     use crate::testing;
+
+    #[test]
+    fn blocks_go_over_to_int8_one_by_one() {
+        let model = testing::model();
+        let bf16: BTreeSet<usize> = (0..4).collect();
+        let begin = Recipe { precision: Some(Precision::Int8), bf16, ..Recipe::default() };
+        let axes: Vec<Axis> = (0..4).map(|site| Axis::new("", What::Int8(site), vec![Step::new(0, 0.1)])).collect();
+        let at = |place: [usize; 4]| {
+            let Recipe { precision, bf16, .. } = taken(&model.architecture, &begin, &axes, &place);
+            (precision, bf16.into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(at([0; 4]), (Some(Precision::Bf16), vec![]));
+        assert_eq!(at([0, 1, 0, 1]), (Some(Precision::Int8), vec![0, 2]));
+        assert_eq!(at([1; 4]), (Some(Precision::Int8), vec![]));
+    }
 
     #[test]
     fn tokens_are_merged_layer_by_layer_beside_what_else_is_chosen() {

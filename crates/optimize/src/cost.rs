@@ -32,6 +32,7 @@ pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
 /// and what every step saves and changes.
 pub(crate) fn survey(search: &mut Search<'_>) -> Result<(Recipe, Vec<Axis>), Error> {
     let begin = search.precision()?;
+    let begin = search.mixed(begin)?;
     let begin = search.rounded(begin)?;
     let begin = Recipe { attention: search.shop.model.plan.attention.clone(), ..begin };
     price(search, &begin)?;
@@ -204,4 +205,67 @@ fn refine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis], mut place: Pla
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome;
+    use crate::search::Strategy;
+    use crate::testing::{model, searching_with, settings};
+    use sparing_model::{Model, OwnedTensor, Precision};
+
+    /// The same model, but one number of what the first attention returns is a thousand times as large, and the map behind it makes up
+    /// for that: what is rounded beside it to 8 bits is lost, what is rounded to bf16 is as it was.
+    fn outlying() -> Model {
+        let mut model = model();
+        let attention = &model.architecture.layers[0].attention;
+        let (value, output) = (attention.value.clone(), attention.output.clone());
+        let scaled = |linear: &sparing_model::Linear, is: &dyn Fn(usize) -> bool, by: f32| {
+            let mut weight = model.weights.matrix(linear).unwrap();
+            weight.iter_mut().enumerate().filter(|(i, _)| is(*i)).for_each(|(_, w)| *w *= by);
+            OwnedTensor::f32(linear.weight.name(), &[linear.outputs, linear.inputs], &weight)
+        };
+        let stored = value.stored_bias().unwrap();
+        let mut bias = model.weights.bias(stored, value.outputs).unwrap();
+        bias[0] *= 1000.0;
+        let changed = vec![
+            scaled(&value, &|i| i < value.inputs, 1000.0),
+            scaled(&output, &|i| i.is_multiple_of(output.inputs), 0.001),
+            OwnedTensor::f32(stored.name.clone(), &[value.outputs], &bias),
+        ];
+        model.weights = model.weights.replace(changed).unwrap();
+        model
+    }
+
+    #[test]
+    fn what_does_not_bear_int8_stays_in_bf16() {
+        let model = outlying();
+        let faster = [(Precision::Int8, 4.0), (Precision::Bf16, 2.0)];
+        let mut settings = settings(Strategy::Cost, Focus::Speed, &[Economy::Precision]);
+        // Between what both lose.
+        let doubts = faster.map(|(precision, _)| {
+            searching_with(&model, &settings, 12, &faster, |search| {
+                let whole = Recipe { precision: Some(precision), ..Recipe::default() };
+                search.attempt("whole", &whole).unwrap().verdict.doubt
+            })
+        });
+        assert!(doubts[0] > 4.0 * doubts[1], "{doubts:?}");
+        settings.budget = 0.5 * doubts[0];
+        searching_with(&model, &settings, 12, &faster, |search| {
+            search.run().unwrap();
+            let best = &search.tried[outcome::best(&search.tried, Focus::Speed, settings.budget).unwrap()];
+            let words = outcome::words(&best.recipe, &search.shop.anatomy);
+            assert_eq!((best.recipe.precision, &best.recipe.bf16), (Some(Precision::Int8), &[0].into()), "{words}");
+            assert_eq!(words, "int8, but 1 of 4 blocks in bf16");
+            assert!(best.foreseen > 2.0 && best.foreseen < 4.0, "{}", best.foreseen);
+            let made = search.shop.make(&best.recipe).unwrap();
+            assert_eq!(outcome::recipe_of(&made, &search.shop.anatomy), best.recipe);
+        });
+        // Where int8 is no faster nobody asks for it.
+        searching_with(&model, &settings, 12, &[(Precision::Int8, 1.0), (Precision::Bf16, 1.0)], |search| {
+            search.run().unwrap();
+            assert!(search.tried.iter().all(|tried| tried.recipe.precision.is_none()));
+        });
+    }
 }

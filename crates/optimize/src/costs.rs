@@ -53,6 +53,12 @@ impl Costs {
         Ok(Costs { shares, precisions: faster })
     }
 
+    /// The same where precisions are so many times faster.
+    #[cfg(test)]
+    pub(crate) fn with_precisions(self, faster: &[(Precision, f64)]) -> Costs {
+        Costs { precisions: faster.to_vec(), ..self }
+    }
+
     /// How many times faster a precision is than the baseline's.
     pub fn precision(&self, precision: Precision) -> f64 {
         self.precisions.iter().find(|(p, _)| *p == precision).map_or(1.0, |(_, ratio)| *ratio)
@@ -78,6 +84,33 @@ impl Costs {
         let saved: f64 = recipe.left.iter().map(gone).sum();
         let layers: f64 = self.shares.iter().sum();
         let left = (1.0 - saved - chosen * (layers - saved)).max(0.02);
-        recipe.precision.map_or(1.0, |precision| self.precision(precision)) / left
+        let faster = recipe.precision.map_or(1.0, |precision| self.precision(precision));
+        let stays = |site: &usize| self.shares[*site] - recipe.left.get(site).map_or(0.0, |left| gone((site, left)));
+        let stays = recipe.bf16.iter().map(stays).sum::<f64>().min(left);
+        1.0 / ((left - stays) / faster + stays / self.precision(Precision::Bf16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Left;
+
+    #[test]
+    fn what_stays_in_bf16_takes_its_own_time() {
+        let anatomy = Anatomy::of(&crate::testing::model().architecture).unwrap();
+        let precisions = vec![(Precision::Int8, 4.0), (Precision::Bf16, 2.0)];
+        // A tenth of the time is nobody's.
+        let costs = Costs { shares: vec![0.15, 0.15, 0.3, 0.3], precisions };
+        let ratio = |bf16: &[usize], left: &[(usize, Left)]| {
+            let (bf16, left) = (bf16.iter().copied().collect(), left.iter().cloned().collect());
+            costs.ratio(&Recipe { precision: Some(Precision::Int8), bf16, left, ..Recipe::default() }, &anatomy, 0.0)
+        };
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        near(ratio(&[], &[]), 4.0);
+        near(ratio(&[2], &[]), 1.0 / (0.7 / 4.0 + 0.3 / 2.0));
+        // What is gone takes no time in either.
+        near(ratio(&[2], &[(2, Left::Only(vec![]))]), 4.0 / 0.7);
+        near(ratio(&[0, 2], &[(3, Left::Only(vec![]))]), 1.0 / (0.25 / 4.0 + 0.45 / 2.0));
     }
 }

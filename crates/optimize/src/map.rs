@@ -34,7 +34,7 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, model: &Model, group: usi
     }
     for (layer, map) in layers.iter_mut().enumerate() {
         let runs = map.attention != State::Removed || map.ffn != State::Removed;
-        map.precision = runs.then(|| precision.name().into());
+        map.precision = runs.then(|| runs_in(model, layer));
         let bits = |part, kind, state| {
             // Layers that share their weights: those of the first.
             let site = anatomy.sites.iter().find(|site| site.kind == kind && site.layers.contains(&layer));
@@ -53,6 +53,15 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, model: &Model, group: usi
         precision: Some(Precision::F32.name().into()),
     });
     ElementMap { layers, embeddings, head: head(model, precision) }
+}
+
+/// What a layer is multiplied in: attention's before the feed-forward blocks', where the two differ.
+fn runs_in(model: &Model, layer: usize) -> String {
+    let precision = model.plan.precision.unwrap_or(Precision::F32);
+    let stays = model.plan.bf16.get(&layer).copied().unwrap_or_default();
+    let [attention, ffn] =
+        [stays.attention, stays.ffn].map(|stays| if stays { Precision::Bf16 } else { precision }.name());
+    if attention == ffn { ffn.into() } else { format!("{attention}/{ffn}") }
 }
 
 /// A layer before anything is known of it but what was gone already.
@@ -211,6 +220,16 @@ mod tests {
         // The head's small maps and what words are looked up in stay floats.
         assert_eq!(runs(Precision::Int8), (vec!["int8".into(), "int8".into()], f32(None), f32(None)));
         assert_eq!(runs(Precision::Bf16).0, ["bf16", "bf16"]);
+        // Sites are the attention of both layers, then their feed-forward blocks.
+        let stay = |sites: &[usize]| {
+            let bf16 = sites.iter().copied().collect();
+            let layers = map(&Recipe { precision: Some(Precision::Int8), bf16, ..Recipe::default() }).layers;
+            layers.into_iter().map(|layer| layer.precision.unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (stay(&[0, 3]), stay(&[1, 3])),
+            (vec!["bf16/int8".into(), "int8/bf16".into()], vec!["int8".into(), "bf16".into()])
+        );
         assert_eq!(runs(Precision::F32).0, ["f32", "f32"]);
         let bits = Bits { embeddings: Some(4), head: Some(8), ..Bits::all(6) };
         let mut recipe = Recipe { bits: Some(bits), ..Recipe::default() };

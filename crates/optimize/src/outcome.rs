@@ -54,8 +54,9 @@ pub fn frontier(points: &[(f64, f64, u64)]) -> Vec<bool> {
 /// What a model that was made of another one has left of it, as a recipe for that other one. Which neurons are left is not
 /// known any more, only how many.
 pub fn recipe_of(model: &Model, anatomy: &Anatomy) -> Recipe {
-    let Plan { precision, attention, quantization, .. } = &model.plan;
-    let mut recipe = Recipe { precision: *precision, attention: attention.clone(), ..Recipe::default() };
+    let Plan { precision, bf16, attention, quantization, .. } = &model.plan;
+    let (attention, bf16) = (attention.clone(), anatomy.sites_in(bf16));
+    let mut recipe = Recipe { precision: *precision, bf16, attention, ..Recipe::default() };
     if let Some(quantization) = quantization {
         (recipe.bits, recipe.layer_bits) = (Some(quantization.bits), quantization.layers.clone());
     }
@@ -102,7 +103,10 @@ pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
     }
     parts.extend(recipe.attention.iter().flat_map(|attention| chosen(attention, anatomy.layers)));
     match recipe.precision {
-        Some(Precision::Int8) => parts.push("int8".into()),
+        Some(Precision::Int8) if recipe.bf16.is_empty() => parts.push("int8".into()),
+        Some(Precision::Int8) => {
+            parts.push(format!("int8, but {} of {} blocks in bf16", recipe.bf16.len(), anatomy.sites.len()))
+        }
         Some(Precision::Bf16) => parts.push("bf16".into()),
         _ => {}
     }
@@ -168,7 +172,7 @@ pub fn techniques(recipe: &Recipe, anatomy: &Anatomy) -> Vec<(&'static str, Reci
             now = next;
         }
     };
-    let mut next = Recipe { precision: recipe.precision, ..Recipe::default() };
+    let mut next = Recipe { precision: recipe.precision, bf16: recipe.bf16.clone(), ..Recipe::default() };
     step("precision", next.clone());
     (next.bits, next.layer_bits) = (recipe.bits, recipe.layer_bits.clone());
     step("fewer bits", next.clone());

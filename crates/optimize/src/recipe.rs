@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sparing_model::{AttentionPlan, Bits, LayerBits, Precision};
 use sparing_quantize::Part;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is economised where, in the words of the search. The empty recipe is the model as it came.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -17,6 +17,9 @@ pub struct Recipe {
     /// How linear maps are multiplied; `None`: as the model's plan says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
+    /// Sites that stay in bf16 where the rest is int8.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub bf16: BTreeSet<usize>,
     /// Bits of the stored weights; `None`: as they came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits: Option<Bits>,

@@ -394,6 +394,22 @@ impl Search<'_> {
         Ok(best.0)
     }
 
+    /// Where int8 is fastest and loses too much, whole, while bf16 does not: everything in bf16, to begin with. Blocks go over
+    /// to int8 one by one then, as far as answers allow.
+    pub(crate) fn mixed(&mut self, begin: Recipe) -> Result<Recipe, Error> {
+        let [int8, bf16] = [Precision::Int8, Precision::Bf16].map(|precision| self.costs.precision(precision));
+        let in_bf16 = Recipe { precision: Some(Precision::Bf16), ..Recipe::default() };
+        if begin.precision == Some(Precision::Int8) || int8 <= bf16.max(1.0) || bf16 < 1.0 {
+            return Ok(begin);
+        }
+        // It was not asked where it is no faster than what the model came in.
+        if begin != in_bf16 && !self.attempt("precision", &in_bf16)?.verdict.within(self.settings.budget) {
+            return Ok(begin);
+        }
+        let bf16 = (0..self.shop.anatomy.sites.len()).collect();
+        Ok(Recipe { precision: Some(Precision::Int8), bf16, ..begin })
+    }
+
     /// Weights in 8 bits, if that may be and answers as well.
     pub(crate) fn rounded(&mut self, begin: Recipe) -> Result<Recipe, Error> {
         if !self.settings.may(Economy::Bits) || self.settings.focus != Focus::Size {

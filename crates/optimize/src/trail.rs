@@ -35,7 +35,7 @@ impl Trail {
         let bytes = |model: &Model| model.weights.size_in_bytes() as f64;
         let begin_gain = match search.settings.focus {
             Focus::Size => bytes(search.shop.model) / bytes(&search.shop.make(&begin)?).max(1.0),
-            _ => begin.precision.map_or(1.0, |precision| search.costs.precision(precision)),
+            _ => search.costs.ratio(&begin, &search.shop.anatomy, 0.0),
         };
         Ok(Trail { begin, begin_gain, axes })
     }

@@ -117,7 +117,7 @@ impl<'a> Workshop<'a> {
             model.plan.attention = recipe.attention.clone();
         }
         if recipe.precision.is_some() {
-            model.plan.precision = recipe.precision;
+            (model.plan.precision, model.plan.bf16) = (recipe.precision, self.anatomy.blocks(&recipe.bf16));
         }
         self.fitted(model)
     }

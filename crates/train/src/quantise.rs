@@ -6,10 +6,10 @@ use crate::ranges::Ranges;
 use burn::tensor::{Bool, Device, Tensor};
 use serde::{Deserialize, Serialize};
 use sparing_model::{
-    Activations, Architecture, Bits, Error, LayerBits, OwnedTensor, Plan, Precision, Quantization, Weights,
+    Activations, Architecture, Bits, Blocks, Error, LayerBits, OwnedTensor, Plan, Precision, Quantization, Weights,
 };
 use sparing_model::{ScaleAxis, Scales};
-use sparing_quantize::{ScaleChoice, Target, Use, round_matrix, spread_step, targets};
+use sparing_quantize::{Part, ScaleChoice, Target, Use, round_matrix, spread_step, targets};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The smallest step, as the engine has it: a row of zeros must not divide by zero.
@@ -25,6 +25,9 @@ pub struct Rounding {
     pub layers: BTreeMap<usize, LayerBits>,
     /// Bits of what linear maps read; `None`: that stays as it is, and the engine runs in floats.
     pub activation_bits: Option<u32>,
+    /// Blocks whose activations stay as they are all the same, by layer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bf16: BTreeMap<usize, Blocks>,
     /// `None`: activations are rounded over each token's range. Else over one range per map, a moving average that keeps
     /// this share of itself at every update.
     pub decay: Option<f64>,
@@ -33,7 +36,8 @@ pub struct Rounding {
 impl Rounding {
     /// All weights in this many bits, activations in 8 over each token's range.
     pub fn new(bits: u32) -> Rounding {
-        Rounding { bits: Bits::all(bits), layers: BTreeMap::new(), activation_bits: Some(8), decay: None }
+        let (layers, bf16) = (BTreeMap::new(), BTreeMap::new());
+        Rounding { bits: Bits::all(bits), layers, activation_bits: Some(8), bf16, decay: None }
     }
 
     /// All numbers of bits that weights have.
@@ -79,7 +83,13 @@ impl FakeQuantization {
             for name in target.uses.iter().map(|used| &used.map).chain([&target.name]) {
                 weights.extend(bits.map(|bits| (name.clone(), bits)));
             }
-            let runs = |used: &&Use| used.integer && rounding.activation_bits.is_some();
+            let stays =
+                target.layer.and_then(|layer| rounding.bf16.get(&layer)).is_some_and(|stays| match target.part {
+                    Part::Attention => stays.attention,
+                    Part::Ffn => stays.ffn,
+                    Part::Embeddings | Part::Head => false,
+                });
+            let runs = |used: &&Use| used.integer && rounding.activation_bits.is_some() && !stays;
             integer.extend(target.uses.iter().filter(runs).map(|used| used.map.clone()));
         }
         let mut followers = BTreeMap::new();
@@ -117,7 +127,9 @@ impl FakeQuantization {
             }
         }
         let quantization = Some(Quantization { bits, layers: layers.clone(), activations });
-        Ok(Plan { precision: activation_bits.map(|_| Precision::Int8), quantization, ..Plan::default() })
+        let precision = activation_bits.map(|_| Precision::Int8);
+        let bf16 = precision.map(|_| self.rounding.bf16.clone()).unwrap_or_default();
+        Ok(Plan { precision, bf16, quantization, ..Plan::default() })
     }
 
     /// Stores tensors as integers: exactly what the rounded network computes with.
@@ -229,6 +241,22 @@ mod tests {
     }
 
     #[test]
+    fn what_blocks_read_that_stay_in_bf16_is_not_rounded() {
+        let (a, device) = (bert(), Device::flex());
+        let bf16: BTreeMap<usize, Blocks> = [(0, Blocks { attention: false, ffn: true })].into();
+        let rounding = Rounding { bf16: bf16.clone(), ..Rounding::new(8) };
+        let q = FakeQuantization::new(&rounding, &a, &device).unwrap();
+        let x = || Tensor::<2>::from_floats([[0.0, 5.1, 1.011]], &device);
+        let (ffn, attention) = (&a.layers[0].ffns[0].up.weight, &a.layers[0].attention.query.weight);
+        assert_eq!(numbers(q.input(&ffn.name(), x(), None))[2], 1.011);
+        assert!((numbers(q.input(&attention.name(), x(), None))[2] - 1.02).abs() < 1e-5);
+        assert_eq!((q.plan().unwrap().precision, q.plan().unwrap().bf16), (Some(Precision::Int8), bf16.clone()));
+        // Where nothing is rounded to int8 nothing is kept from it.
+        let floats = Rounding { activation_bits: None, ..rounding };
+        assert!(FakeQuantization::new(&floats, &a, &device).unwrap().plan().unwrap().bf16.is_empty());
+    }
+
+    #[test]
     fn rounds_like_the_engine_and_lets_gradients_through() {
         let device = Device::flex().autodiff();
         let a = bert();
@@ -266,7 +294,7 @@ mod tests {
         let (up, query) = (a.layers[0].ffns[0].up.weight.name(), a.layers[0].attention.query.weight.name());
         let layers = BTreeMap::from([(0, LayerBits { ffn: Some(3), attention: None })]);
         let bits = Bits { embeddings: Some(4), attention: Some(6), ..Bits::default() };
-        let rounding = Rounding { bits, layers: layers.clone(), activation_bits: None, decay: None };
+        let rounding = Rounding { bits, layers: layers.clone(), activation_bits: None, ..Rounding::new(8) };
         let q = FakeQuantization::new(&rounding, &a, &device).unwrap();
         let plan = q.plan().unwrap();
         assert_eq!((plan.precision, &plan.quantization.as_ref().unwrap().layers), (None, &layers));

@@ -2,7 +2,8 @@
 //!
 //! Matrices that are stored as integers are taken as they are for int8, at any width; nothing is rounded twice.
 //!
-//! What is stored how: attention and feed-forward maps and bottlenecks follow the precision. The embedding
+//! What is stored how: attention and feed-forward maps and bottlenecks follow the precision, but for blocks of an int8
+//! model that the plan has in bf16. The embedding
 //! projection and the head's small maps stay f32: they cost nothing and answers are read from them. A
 //! vocabulary decoder is as large as the embeddings, so it follows the precision, but int8 decoders stay
 //! bf16: rounding logits of near-equal words would reorder them. With bf16 and int8, what goes between
@@ -24,9 +25,10 @@ pub(crate) use constants::{Constants, Packed};
 use layer::Reach;
 use sparing_kernels::{Activation, Element, Format, Team, isa};
 use sparing_model::{
-    Activations, Architecture, AttentionPlan, Calibration, Error, HeadRows, Keys, Linear, Mca, Norm, NormKind,
+    Activations, Architecture, AttentionPlan, Blocks, Calibration, Error, HeadRows, Keys, Linear, Mca, Norm, NormKind,
     Precision, ProjectionPlace, Tokens, Weights,
 };
+use std::collections::BTreeMap;
 
 /// What a program computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,18 +74,46 @@ pub(crate) fn activation_element(precision: Precision) -> Element {
     if narrow { Element::Bf16 } else { Element::F32 }
 }
 
+/// How linear maps are multiplied.
+#[derive(Clone, Copy)]
+pub(crate) struct Precisions<'a> {
+    pub(crate) all: Precision,
+    /// Blocks that stay in bf16 where all is int8.
+    pub(crate) bf16: &'a BTreeMap<usize, Blocks>,
+}
+
+impl Precisions<'_> {
+    /// The format of a layer's attention.
+    fn attention(&self, layer: usize) -> Format {
+        self.format(layer, |blocks| blocks.attention)
+    }
+
+    /// The format of a layer's feed-forward blocks and bottlenecks.
+    fn ffn(&self, layer: usize) -> Format {
+        self.format(layer, |blocks| blocks.ffn)
+    }
+
+    fn format(&self, layer: usize, stays: impl Fn(&Blocks) -> bool) -> Format {
+        match self.all {
+            Precision::F32 => Format::F32,
+            Precision::Int8 if !self.bf16.get(&layer).is_some_and(stays) => Format::Int8,
+            Precision::Int8 | Precision::Bf16 => Format::Bf16,
+        }
+    }
+}
+
 /// Compiles everything.
 pub(crate) fn compile(
     architecture: &Architecture,
     weights: &Weights,
-    precision: Precision,
+    precisions: Precisions<'_>,
     activations: &Activations,
     economies: Economies,
     (attention, calibration): (&AttentionPlan, Option<&Calibration>),
     team: &Team,
 ) -> Result<Compiled, Error> {
     let mca = attention.mca.as_ref();
-    let mut compiler = Compiler::new(architecture, weights, precision, economies, attention);
+    let mut compiler = Compiler::new(architecture, weights, precisions, economies, attention);
     let select = if economies.head_rows { Mode::Early } else { Mode::Late };
     let (head, head_exact) = match architecture.head.rows {
         HeadRows::All | HeadRows::Mean | HeadRows::Max => (Mode::Head, Mode::Head),
@@ -123,8 +153,7 @@ pub(crate) fn compile(
 struct Compiler<'a> {
     architecture: &'a Architecture,
     collector: Collector<'a>,
-    /// Format of the maps that follow the precision.
-    format: Format,
+    precisions: Precisions<'a>,
     /// Format of a vocabulary decoder.
     decoder_format: Format,
     /// Element type of activations that follow the precision.
@@ -149,22 +178,18 @@ impl<'a> Compiler<'a> {
     fn new(
         architecture: &'a Architecture,
         weights: &'a Weights,
-        precision: Precision,
+        precisions: Precisions<'a>,
         economies: Economies,
         attention: &'a AttentionPlan,
     ) -> Self {
-        let (format, decoder_format) = match precision {
-            Precision::F32 => (Format::F32, Format::F32),
-            Precision::Bf16 => (Format::Bf16, Format::Bf16),
-            Precision::Int8 => (Format::Int8, Format::Bf16),
-        };
+        let decoder_format = if precisions.all == Precision::F32 { Format::F32 } else { Format::Bf16 };
         let may_select = economies.head_rows && !matches!(architecture.head.rows, HeadRows::Mean | HeadRows::Max);
-        let element = activation_element(precision);
+        let element = activation_element(precisions.all);
         let (collector, locals) = (Collector::new(weights), Vec::new());
         Compiler {
             architecture,
             collector,
-            format,
+            precisions,
             decoder_format,
             element,
             may_select,
@@ -255,10 +280,11 @@ impl<'a> Compiler<'a> {
         code: &mut Code,
         what: (&'static str, Option<usize>, Part),
         (linear, norm): (&'a Linear, &Norm),
+        format: Format,
         (input, residual, out): (View, Option<View>, View),
     ) -> Result<(), Error> {
         check_widths(what.0, linear, input, out)?;
-        let (matrix, scale) = self.collector.folded(linear, norm, self.format)?;
+        let (matrix, scale) = self.collector.folded(linear, norm, format)?;
         let (activation, scale) = (Activation::Identity, residual.map(|_| scale));
         code.step(what.0, what.1, what.2, Op::Linear { input, matrix, activation, residual, scale, out });
         Ok(())

@@ -182,6 +182,9 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let mut model = args.model.open_sound()?;
     let came = args.precision.map(PrecisionArg::resolve).or(model.plan.precision);
     model.plan.precision = came.or(Some(Precision::F32));
+    if came != Some(Precision::Int8) {
+        model.plan.bf16.clear();
+    }
     if args.measure {
         return saved::measure(args, &model, &data);
     }

@@ -192,7 +192,7 @@ impl Tutor<'_> {
                 Model::load(&mean)?
             }
         };
-        trained.plan.precision = student.plan.precision;
+        (trained.plan.precision, trained.plan.bf16) = (student.plan.precision, student.plan.bf16.clone());
         Ok(Some(trained))
     }
 
@@ -227,7 +227,8 @@ fn rounding(student: &Model, stored: &Recipe) -> Option<sparing_train::Rounding>
     use sparing_train::Rounding;
     let int8 = student.plan.precision == Some(Precision::Int8);
     let (bits, layers) = (stored.bits.unwrap_or(Bits::all(8)), stored.layer_bits.clone());
-    let rounding = Rounding { bits, layers, activation_bits: int8.then_some(8), decay: None };
+    let bf16 = student.plan.bf16.clone();
+    let rounding = Rounding { bits, layers, activation_bits: int8.then_some(8), bf16, decay: None };
     (int8 || rounding.weight_bits().any(|bits| bits < 8)).then_some(rounding)
 }
 

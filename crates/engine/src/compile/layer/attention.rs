@@ -73,10 +73,10 @@ impl<'a> Compiler<'a> {
             v,
             out: buffers.context,
             keys: self.chosen_keys(index).filter(|_| rows == RowSet::All),
-            network: self.network(attention)?,
+            network: self.network(index, attention)?,
         };
         if economised {
-            let matrix = self.collector.matrix(&[(&attention.value, None)], self.format);
+            let matrix = self.collector.matrix(&[(&attention.value, None)], self.precisions.attention(index));
             let economy = self.collector.economy(index, matrix);
             let input = kept.unwrap_or(all.x);
             code.segment(Segment::Values(Values { attend: attend.clone(), input, economy }));
@@ -142,10 +142,10 @@ impl<'a> Compiler<'a> {
     }
 
     /// What stands in softmax's place.
-    fn network(&mut self, attention: &'a Attention) -> Result<Option<usize>, Error> {
+    fn network(&mut self, index: usize, attention: &'a Attention) -> Result<Option<usize>, Error> {
         let Some(network) = &attention.network else { return Ok(None) };
         let (weights, scale) = (self.collector.weights, attention.scale);
-        let (width, bytes) = (attention.head_width, self.format == Format::Int8);
+        let (width, bytes) = (attention.head_width, self.precisions.attention(index) == Format::Int8);
         let heads = Heads { width, element: self.element, bytes };
         let make = || share_network(weights, network, scale, heads);
         self.collector.network(&format!("{network:?} {scale} {heads:?}"), make).map(Some)
@@ -174,8 +174,8 @@ impl<'a> Compiler<'a> {
             input = code.local(self.architecture.hidden, self.element);
             self.norm(code, ("attention norm", Some(index), Part::Norms), &layer.attention_norm, x, input)?;
         }
-        let what = ("global query", Some(index), Part::Qkv);
-        self.linear(code, what, &window.global_query, self.format, Activation::Identity, (input, None, q))?;
+        let (what, format) = (("global query", Some(index), Part::Qkv), self.precisions.attention(index));
+        self.linear(code, what, &window.global_query, format, Activation::Identity, (input, None, q))?;
         let (k, v) = (kv.columns(0, width), kv.columns(width, 2 * width));
         let attend = Attend { window: None, queries: rows, q, k, v, out: context, ..local };
         code.segment(Segment::Attend(attend));

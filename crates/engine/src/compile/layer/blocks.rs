@@ -52,7 +52,14 @@ impl<'a> Compiler<'a> {
             let sum = code.local(self.architecture.hidden, Element::F32);
             let what = ("bottleneck output", number, Part::Bottleneck);
             let views = (at, Some(buffers.x), sum);
-            self.linear(code, what, &bottleneck.output.linear, self.format, Activation::Identity, views)?;
+            self.linear(
+                code,
+                what,
+                &bottleneck.output.linear,
+                self.precisions.ffn(index),
+                Activation::Identity,
+                views,
+            )?;
             code.free(at);
             self.norm(code, ("bottleneck norm", number, Part::Norms), &bottleneck.output.norm, sum, buffers.x)?;
             code.free(sum);
@@ -75,6 +82,7 @@ impl<'a> Compiler<'a> {
         let residual = buffers.narrow.unwrap_or(buffers.x);
         let what = ("attention output", Some(index), Part::AttentionOutput);
         let output = &layer.attention.output;
+        let format = self.precisions.attention(index);
         let at = if output.is_empty() {
             let to = layer.norm_first.then(|| code.local(residual.width(), Element::F32));
             self.constant(code, what, output, residual, to)?
@@ -82,10 +90,10 @@ impl<'a> Compiler<'a> {
             let at = code.local(residual.width(), Element::F32);
             let views = (buffers.context, Some(residual), at);
             if !layer.norm_first && self.folds(&layer.attention_norm) {
-                self.folded(code, what, (output, &layer.attention_norm), views)?;
+                self.folded(code, what, (output, &layer.attention_norm), format, views)?;
                 return Ok(at);
             }
-            self.linear(code, what, output, self.format, Activation::Identity, views)?;
+            self.linear(code, what, output, format, Activation::Identity, views)?;
             at
         };
         if layer.norm_first {
@@ -111,6 +119,7 @@ impl<'a> Compiler<'a> {
     ) -> Result<View, Error> {
         let number = Some(index);
         let down = ("ffn down", number, Part::FfnDown);
+        let format = self.precisions.ffn(index);
         if ffn.down.is_empty() {
             return self.constant(code, down, &ffn.down, at, to);
         }
@@ -121,15 +130,15 @@ impl<'a> Compiler<'a> {
         }
         let inner = code.local(ffn.up.outputs, self.element);
         let up = ("ffn up", number, Part::FfnUp);
-        self.linear(code, up, &ffn.up, self.format, activation(ffn.activation), (input, None, inner))?;
+        self.linear(code, up, &ffn.up, format, activation(ffn.activation), (input, None, inner))?;
         if layer.norm_first {
             code.free(input);
         }
         let sum = to.unwrap_or_else(|| code.local(at.width(), Element::F32));
         let views = (inner, Some(at), sum);
         match folds {
-            true => self.folded(code, down, (&ffn.down, &ffn.norm), views)?,
-            false => self.linear(code, down, &ffn.down, self.format, Activation::Identity, views)?,
+            true => self.folded(code, down, (&ffn.down, &ffn.norm), format, views)?,
+            false => self.linear(code, down, &ffn.down, format, Activation::Identity, views)?,
         }
         code.free(inner);
         Ok(sum)

@@ -71,7 +71,7 @@ impl<'a> Compiler<'a> {
                     p.out.width()
                 )));
             }
-            let matrix = self.collector.matrix(&parts, self.format);
+            let matrix = self.collector.matrix(&parts, self.precisions.attention(index));
             let name = match (parts.len(), std::ptr::eq(first.linear, &layer.attention.query)) {
                 (3, _) => "qkv",
                 (2, true) => "query and key",
@@ -86,7 +86,7 @@ impl<'a> Compiler<'a> {
         if let Some(window) = window {
             let parts = [(&window.global_key, None), (&window.global_value, None)];
             let out = View::full(Full::GlobalKv, window.global_key.outputs + window.global_value.outputs);
-            let matrix = self.collector.matrix(&parts, self.format);
+            let matrix = self.collector.matrix(&parts, self.precisions.attention(index));
             let op = Op::Linear {
                 input: hidden,
                 matrix,
@@ -144,10 +144,11 @@ impl<'a> Compiler<'a> {
         out: View,
     ) -> Result<(), Error> {
         let what = (name, Some(index), Part::Bottleneck);
+        let format = self.precisions.ffn(index);
         if self.folds(&map.norm) {
-            return self.folded(code, what, (&map.linear, &map.norm), (input, residual, out));
+            return self.folded(code, what, (&map.linear, &map.norm), format, (input, residual, out));
         }
-        self.linear(code, what, &map.linear, self.format, Activation::Identity, (input, residual, out))?;
+        self.linear(code, what, &map.linear, format, Activation::Identity, (input, residual, out))?;
         self.norm(code, ("bottleneck norm", Some(index), Part::Norms), &map.norm, out, out)
     }
 }
