@@ -262,6 +262,17 @@ mod tests {
             let made = search.shop.make(&best.recipe).unwrap();
             assert_eq!(outcome::recipe_of(&made, &search.shop.anatomy), best.recipe);
         });
+        // Within the budget, but nothing is left for anything else: the same blocks are asked, and the whole stays a candidate.
+        settings.budget = 1.01 * doubts[0];
+        searching_with(&model, &settings, 12, &faster, |search| {
+            assert_eq!(survey(search).unwrap().0.bf16.len(), 4);
+            let best = &search.tried[outcome::best(&search.tried, Focus::Speed, settings.budget).unwrap()];
+            assert!(best.recipe.precision == Some(Precision::Int8) && best.recipe.bf16.is_empty());
+        });
+        settings.budget = 3.0 * doubts[0];
+        searching_with(&model, &settings, 12, &faster, |search| {
+            assert!(survey(search).unwrap().0.bf16.is_empty());
+        });
         // Where int8 is no faster nobody asks for it.
         searching_with(&model, &settings, 12, &[(Precision::Int8, 1.0), (Precision::Bf16, 1.0)], |search| {
             search.run().unwrap();

@@ -10,6 +10,9 @@ use sparing_report::Focus;
 /// Rounds of the race that decides whether an economy stays.
 const ROUNDS: usize = 9;
 
+/// Share of the budget up to which int8 as a whole leaves enough for other economies.
+const LITTLE: f64 = 0.5;
+
 /// How plans are searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -394,16 +397,19 @@ impl Search<'_> {
         Ok(best.0)
     }
 
-    /// Where int8 is fastest and loses too much, whole, while bf16 does not: everything in bf16, to begin with. Blocks go over
-    /// to int8 one by one then, as far as answers allow.
+    /// Where int8 is fastest and leaves little for other economies, or nothing, while bf16 does: everything in bf16, to begin with.
+    /// Blocks go over to int8 one by one then, as far as answers allow.
     pub(crate) fn mixed(&mut self, begin: Recipe) -> Result<Recipe, Error> {
         let [int8, bf16] = [Precision::Int8, Precision::Bf16].map(|precision| self.costs.precision(precision));
-        let in_bf16 = Recipe { precision: Some(Precision::Bf16), ..Recipe::default() };
-        if begin.precision == Some(Precision::Int8) || int8 <= bf16.max(1.0) || bf16 < 1.0 {
+        let little = LITTLE * self.settings.budget;
+        let is_cheap = |tried: &Tried| tried.recipe == begin && tried.verdict.doubt <= little;
+        let is_int8 = begin.precision == Some(Precision::Int8);
+        if int8 <= bf16.max(1.0) || bf16 < 1.0 || is_int8 && self.tried.iter().any(is_cheap) {
             return Ok(begin);
         }
-        // It was not asked where it is no faster than what the model came in.
-        if begin != in_bf16 && !self.attempt("precision", &in_bf16)?.verdict.within(self.settings.budget) {
+        // It was not asked where it is no faster than the best so far.
+        let in_bf16 = Recipe { precision: Some(Precision::Bf16), ..Recipe::default() };
+        if begin != in_bf16 && !self.attempt("precision", &in_bf16)?.verdict.within(little) {
             return Ok(begin);
         }
         let bf16 = (0..self.shop.anatomy.sites.len()).collect();

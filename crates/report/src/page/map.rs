@@ -11,8 +11,8 @@ const TOP: f64 = 22.0;
 const ROW: f64 = 18.0;
 const CELL: f64 = 14.0;
 /// Left and right edge of the attention blocks, then of the feed-forward blocks.
-const ATTENTION: (f64, f64) = (52.0, 212.0);
-const FFN: (f64, f64) = (224.0, 384.0);
+const ATTENTION: (f64, f64) = (52.0, 196.0);
+const FFN: (f64, f64) = (208.0, 352.0);
 /// Right edges of what a layer runs in, and of its bits.
 const RUNS: f64 = 421.0;
 const BITS: f64 = WIDTH;
@@ -27,7 +27,7 @@ pub(super) fn section(report: &Report) -> Option<Element> {
     let lead = format!(
         "A row per layer, from the input at the top, counted from 0 as in sparing.json. A small square is {squares}; reduced is \
          what has lost a part of itself or chooses what to compute. At the right stands what a layer is multiplied in, and the \
-         bits that its weights are stored in where they are integers.",
+         bits that its weights are stored in where they are integers: attention/feed-forward, where the two differ.",
     );
     let side = Element::new("div")
         .with(legend(&map.layers))

@@ -314,6 +314,10 @@ fn prepare(
             shop.calibrate(collect(model, &texts, &args.evaluation(), args.threads)?);
         }
     }
+    // What is neither removed nor rounded with care need not be known by heart.
+    if ![Economy::Blocks, Economy::Heads, Economy::Width, Economy::Bits].iter().any(|economy| settings.may(*economy)) {
+        return Ok(());
+    }
     let exact = sparing_engine::Options { precision: Some(Precision::F32), ..args.engine() };
     let engine = Engine::compile(model, &exact)?;
     let bar = progress::bar(0, "calibration texts");
