@@ -1,4 +1,4 @@
-//! Size in focus ends in int8 where that is good enough, and what came in int8 stays so.
+//! Size in focus ends in int8 where that is good enough, and what came in int8 stays so; what runs in int8 is stored so.
 
 mod common;
 
@@ -38,4 +38,28 @@ fn what_is_small_on_disk_is_small_in_memory_and_stays_so() {
     assert_eq!(plan["precision"], "int8");
     let (plan, ..) = optimize(&small, "exact", &["--economies", "heads", "--precision", "f32"]);
     assert_ne!(plan["precision"], "int8");
+}
+
+/// Whether a precision is faster on a model this small is the clock's to say: it comes in int8 here, in floats that are rounded as they
+/// are read.
+#[test]
+fn what_runs_in_int8_is_saved_in_8_bits() {
+    let (_table, data) = labelled(&fixture("bert-classify-text"), 120);
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).unwrap();
+    for file in std::fs::read_dir(fixture("bert-classify-text")).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), model.join(file.file_name())).unwrap();
+    }
+    std::fs::write(model.join("sparing.json"), br#"{"precision": "int8", "bf16": {"1": {"ffn": true}}}"#).unwrap();
+    let out = folder.path().join("out");
+    let args = ["optimize", model.to_str().unwrap(), "--data", &data, "--out", out.to_str().unwrap()];
+    sparing(&[&args[..], &["--max-loss", "20%", "--economies", "heads", "--trials", "6"]].concat()).ok();
+    let (plan, report) = (json(&out.join("sparing.json")), json(&out.join("report.json")));
+    assert_eq!((&plan["precision"], &plan["bf16"]["1"]["ffn"]), (&"int8".into(), &true.into()), "{plan}");
+    let chosen = &report["candidates"][report["chosen"].as_u64().unwrap() as usize];
+    assert!(chosen["what"].as_str().unwrap().contains("bits"), "{chosen}");
+    let bytes = |of: &Value| of["bytes"].as_u64().unwrap();
+    assert!(2 * bytes(chosen) < bytes(&report["baseline"]), "{chosen} {}", report["baseline"]);
+    assert_eq!(report["verification"]["bytes"], chosen["bytes"]);
 }

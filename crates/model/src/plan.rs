@@ -68,7 +68,7 @@ pub struct Blocks {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantization {
-    /// Bits of the stored weights, by part.
+    /// Bits of the stored weights, by part; blocks that stay in bf16 may be floats.
     #[serde(default)]
     pub bits: Bits,
     /// Layers that differ.

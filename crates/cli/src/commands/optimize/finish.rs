@@ -28,8 +28,10 @@ pub fn finish(
 ) -> Result<Report, Failure> {
     let before = unseen(args, data, &work.baseline, work.shop.model)?;
     let bar = progress::bar(clock::shown(&found, settings, work).len() as u64 + 3, "measurements");
-    let raced = clock::contest(args, data, settings, work, &found, &bar)?;
+    let mut raced = clock::contest(args, data, settings, work, &found, &bar)?;
     found.best = raced.contest.winner;
+    bar.suspend(|| work.store(settings, &mut found))?;
+    raced.contest.winner = found.best;
     let recipe = found.best.map_or_else(Recipe::default, |best| found.tried[best].recipe.clone());
     let model = match found.best {
         Some(best) => found.model(best, work)?,
