@@ -96,6 +96,17 @@ impl Engine {
         flops
     }
 
+    /// Operations of each layer's attention, and of its feed-forward blocks, on real tokens, exactly.
+    pub fn block_flops(&self, lengths: &[usize], wanted: &Wanted) -> Vec<[u64; 2]> {
+        let mut flops = vec![[0; 2]; self.architecture.layers.len()];
+        self.each(self.program(wanted), lengths, wanted, &mut |layer, part, count| match (layer, part) {
+            (None, _) | (_, Part::Embeddings | Part::Bottleneck | Part::Norms | Part::Head) => {}
+            (Some(layer), Part::FfnUp | Part::FfnDown) => flops[layer][1] += count,
+            (Some(layer), _) => flops[layer][0] += count,
+        });
+        flops
+    }
+
     fn count(&self, program: &Program, lengths: &[usize], wanted: &Wanted) -> [u64; Part::EVERY.len()] {
         let mut flops = [0u64; Part::EVERY.len()];
         self.each(program, lengths, wanted, &mut |_, part, count| flops[part as usize] += count);

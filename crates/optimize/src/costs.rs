@@ -1,7 +1,7 @@
 //! What parts of the network cost: operations are counted, which is the same every time; how fast precisions are on this
 //! machine is measured, coarsely. So the same search finds the same plan again, whatever else the machine is at.
 
-use crate::{Anatomy, Kind, Recipe, Stopwatch};
+use crate::{Anatomy, Kind, Recipe, Site, Stopwatch};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Error, Model, Precision, Wanted};
 
@@ -15,8 +15,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Counts a model's operations on requests of these lengths, and measures how fast precisions are. Within a kind,
-    /// blocks cost as their weights are many.
+    /// Counts a model's operations on requests of these lengths, and measures how fast precisions are. A last layer that computes
+    /// nothing but what the head reads costs as little as that is.
     pub fn measure(
         model: &Model,
         anatomy: &Anatomy,
@@ -25,24 +25,20 @@ impl Costs {
         baseline: &Engine,
         precisions: &[Precision],
     ) -> Result<Costs, Error> {
-        let ledger = baseline.ledger(&watch.lengths(), &Wanted::Head);
-        let whole = ledger.flops().max(1) as f64;
-        let of = |names: &[&str]| -> f64 {
-            let mine = ledger.parts.iter().filter(|part| names.iter().any(|name| part.name.starts_with(name)));
-            mine.map(|part| part.flops as f64).sum::<f64>() / whole
+        let lengths = watch.lengths();
+        let whole = baseline.ledger(&lengths, &Wanted::Head).flops().max(1) as f64;
+        let blocks = baseline.block_flops(&lengths, &Wanted::Head);
+        let weights = |site: &Site| (site.units.len() * site.unit_weights) as f64;
+        let share = |site: &Site| {
+            let of_layer = |layer: &usize| {
+                // Feed-forward blocks of one layer are counted together.
+                let beside = anatomy.sites.iter().filter(|s| s.kind == site.kind && s.layers.contains(layer));
+                let counted = blocks[*layer][usize::from(site.kind == Kind::Ffn)] as f64;
+                counted * weights(site) / beside.map(weights).sum::<f64>()
+            };
+            site.layers.iter().map(of_layer).sum::<f64>() / whole
         };
-        let attention = of(&["qkv", "positions", "scores", "values", "attention"]);
-        let ffn = of(&["ffn"]);
-        let weights = |site: usize| {
-            let site = &anatomy.sites[site];
-            (site.units.len() * site.unit_weights * site.layers.len()) as f64
-        };
-        let share = |site: usize| {
-            let kind = anatomy.sites[site].kind;
-            let all: f64 = anatomy.of_kind(kind).map(weights).sum();
-            weights(site) / all * if kind == Kind::Attention { attention } else { ffn }
-        };
-        let shares = (0..anatomy.sites.len()).map(share).collect();
+        let shares = anatomy.sites.iter().map(share).collect();
         let mut faster = Vec::new();
         for precision in precisions {
             let engine = Engine::compile(model, &Options { precision: Some(*precision), ..options.clone() })?;
@@ -95,6 +91,25 @@ impl Costs {
 mod tests {
     use super::*;
     use crate::Left;
+    use sparing_model::Sequence;
+
+    #[test]
+    fn a_last_layer_costs_what_the_head_reads() {
+        let model = crate::testing::model();
+        let anatomy = Anatomy::of(&model.architecture).unwrap();
+        let text = Sequence { ids: (1..=20).collect(), types: vec![0; 20] };
+        let watch = Stopwatch::new(vec![text], 1, 1);
+        let options = Options { threads: 1, ..Options::default() };
+        let engine = Engine::compile(&model, &options).unwrap();
+        let costs = Costs::measure(&model, &anatomy, &watch, &options, &engine, &[]).unwrap();
+        let [first, last, first_ffn, last_ffn] = costs.shares[..] else { panic!("{:?}", costs.shares) };
+        // One row of twenty behind the attention; keys and values are of all.
+        assert!((first_ffn / last_ffn - 20.0).abs() < 1e-6, "{:?}", costs.shares);
+        assert!(first / last > 1.5 && first / last < 3.0, "{:?}", costs.shares);
+        // What is nobody's: embeddings, norms and the head.
+        let whole = costs.shares.iter().sum::<f64>();
+        assert!(whole > 0.8 && whole < 1.0, "{whole}");
+    }
 
     #[test]
     fn what_stays_in_bf16_takes_its_own_time() {
