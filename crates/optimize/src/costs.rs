@@ -83,7 +83,9 @@ impl Costs {
         let faster = recipe.precision.map_or(1.0, |precision| self.precision(precision));
         let stays = |site: &usize| self.shares[*site] - recipe.left.get(site).map_or(0.0, |left| gone((site, left)));
         let stays = recipe.bf16.iter().map(stays).sum::<f64>().min(left);
-        1.0 / ((left - stays) / faster + stays / self.precision(Precision::Bf16))
+        // A precision that was far too slow to be asked for has no say where nothing is in it.
+        let in_bf16 = if stays > 0.0 { stays / self.precision(Precision::Bf16) } else { 0.0 };
+        1.0 / ((left - stays) / faster + in_bf16)
     }
 }
 
@@ -123,6 +125,8 @@ mod tests {
         };
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
         near(ratio(&[], &[]), 4.0);
+        let slow = costs.clone().with_precisions(&[(Precision::Int8, 4.0), (Precision::Bf16, 0.0)]);
+        near(slow.ratio(&Recipe { precision: Some(Precision::Int8), ..Recipe::default() }, &anatomy, 0.0), 4.0);
         near(ratio(&[2], &[]), 1.0 / (0.7 / 4.0 + 0.3 / 2.0));
         // What is gone takes no time in either.
         near(ratio(&[2], &[(2, Left::Only(vec![]))]), 4.0 / 0.7);
