@@ -126,8 +126,9 @@ mod with_training {
             let report = run(&more.join("-"), &[&more[..], &["--max-loss", "20%"]].concat()).json();
             let candidates = report["candidates"].as_array().unwrap();
             let tuned = candidates.iter().filter(|c| c["what"].as_str().unwrap().ends_with("fine-tuned")).count();
-            // Where evaluation alone went to the end of the way, there is nothing left to train for.
-            let least = usize::from(more[1] != "size");
+            // Where evaluation alone went to the end of the way, there is nothing left to train for. How far a precision goes on a
+            // model this small is the clock's to say.
+            let least = usize::from(!["size", "heads,width,precision"].contains(&more[1]));
             assert!((least..=3).contains(&tuned), "{more:?}: {tuned} of {}", candidates.len());
             let notes = report["notes"].to_string();
             assert!(!notes.contains("failed"), "{more:?}: {notes}");
