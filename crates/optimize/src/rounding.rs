@@ -63,7 +63,7 @@ impl Rounder {
 }
 
 /// Whether a tensor is one of a site's.
-pub(crate) fn belongs(target: &Target, site: &Site) -> bool {
+fn belongs(target: &Target, site: &Site) -> bool {
     let part = if site.kind == Kind::Attention { Part::Attention } else { Part::Ffn };
     target.part == part && target.layer.is_some_and(|layer| site.layers.contains(&layer))
 }

@@ -1,6 +1,6 @@
 //! Where recipes become models.
 
-use crate::rounding::{Rounder, belongs};
+use crate::rounding::Rounder;
 use crate::{Anatomy, Kind, Left, Moments, Recipe, Site, Spared};
 use sparing_model::{Calibration, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers, Quantization};
 use sparing_quantize::{Statistics, Target, targets};
@@ -127,11 +127,10 @@ impl<'a> Workshop<'a> {
     pub fn make(&self, recipe: &Recipe) -> Result<Model, Error> {
         let mut model = self.shape(recipe)?;
         let mut rounded = Vec::new();
-        let bf16 = self.anatomy.sites_in(&model.plan.bf16);
         for target in targets(&model.architecture) {
             let now = model.weights.tensor(&target.name)?.quantized().map(|quantized| quantized.bits());
             // What stays in bf16 does not bear 8 bits.
-            let stays = bf16.iter().any(|site| belongs(&target, &self.anatomy.sites[*site]));
+            let stays = target.is_of(&model.plan.bf16);
             let bits = recipe.bits.filter(|_| !stays);
             let wanted = bits.and_then(|bits| target.bits(&bits, &recipe.layer_bits));
             let wanted = wanted.or_else(|| self.stored(&target.name));

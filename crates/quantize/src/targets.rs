@@ -1,7 +1,7 @@
 //! Which tensors may be quantised, what part they belong to, and who reads them.
 
 use sparing_model::{
-    Architecture, Attention, Bias, Bits, HeadKind, Layer, LayerBits, Linear, Matrix, NormedLinear, ScaleAxis,
+    Architecture, Attention, Bias, Bits, Blocks, HeadKind, Layer, LayerBits, Linear, Matrix, NormedLinear, ScaleAxis,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -55,6 +55,15 @@ impl Target {
         });
         let bits = own.or_else(|| bits_of(bits, self.part));
         if self.small { bits.map(|bits| bits.max(SMALL_TABLES)) } else { bits }
+    }
+
+    /// Whether it is of one of these blocks, by layer.
+    pub fn is_of(&self, blocks: &BTreeMap<usize, Blocks>) -> bool {
+        self.layer.and_then(|layer| blocks.get(&layer)).is_some_and(|blocks| match self.part {
+            Part::Attention => blocks.attention,
+            Part::Ffn => blocks.ffn,
+            Part::Embeddings | Part::Head => false,
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use sparing_model::{
     Activations, Architecture, Bits, Blocks, Error, LayerBits, OwnedTensor, Plan, Precision, Quantization, Weights,
 };
 use sparing_model::{ScaleAxis, Scales};
-use sparing_quantize::{Part, ScaleChoice, Target, Use, round_matrix, spread_step, targets};
+use sparing_quantize::{ScaleChoice, Target, Use, round_matrix, spread_step, targets};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The smallest step, as the engine has it: a row of zeros must not divide by zero.
@@ -83,13 +83,8 @@ impl FakeQuantization {
             for name in target.uses.iter().map(|used| &used.map).chain([&target.name]) {
                 weights.extend(bits.map(|bits| (name.clone(), bits)));
             }
-            let stays =
-                target.layer.and_then(|layer| rounding.bf16.get(&layer)).is_some_and(|stays| match target.part {
-                    Part::Attention => stays.attention,
-                    Part::Ffn => stays.ffn,
-                    Part::Embeddings | Part::Head => false,
-                });
-            let runs = |used: &&Use| used.integer && rounding.activation_bits.is_some() && !stays;
+            let rounds = rounding.activation_bits.is_some() && !target.is_of(&rounding.bf16);
+            let runs = |used: &&Use| used.integer && rounds;
             integer.extend(target.uses.iter().filter(runs).map(|used| used.map.clone()));
         }
         let mut followers = BTreeMap::new();
