@@ -1,13 +1,14 @@
 //! How long one update takes, and where the time goes.
 
 use crate::data::{Example, Target};
+use crate::gpu::fused;
 use crate::objective::{Objective, Pass, Supervised};
 use crate::optimizer::NamedGradients;
 use crate::trainer::collect;
 use crate::{AdamOptions, AdamW, Mode, Network, PaddedBatch, Parameters};
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use serde::Serialize;
-use sparing_model::{Architecture, Error, Model, Sequence};
+use sparing_model::{Architecture, Error, Model, Precision, Sequence};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -118,14 +119,24 @@ pub struct PassClock {
 }
 
 impl PassClock {
-    /// A model's weights on a device, and sequences of one length.
-    pub fn new(model: &Model, sequences: &[Sequence], bf16: bool, device: &Device) -> Result<PassClock, Error> {
+    /// A model's weights on a device, and sequences of one length. In int8 linear maps are products of bytes, and what else is
+    /// multiplied is bf16; an error where the device cannot.
+    pub fn new(
+        model: &Model,
+        sequences: &[Sequence],
+        precision: Precision,
+        device: &Device,
+    ) -> Result<PassClock, Error> {
+        let int8 = precision == Precision::Int8;
+        if int8 && !multiplies_bytes(device) {
+            return Err(Error::new("this device does not multiply bytes: f32 and bf16 can be timed on it"));
+        }
         let longest = sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap_or(0);
         Ok(PassClock {
             network: Network::new(&model.architecture),
             parameters: Parameters::from_weights(&model.weights, device)?,
             batch: PaddedBatch::new(sequences, longest, device),
-            mode: Mode { bf16, ..Mode::default() },
+            mode: Mode { bf16: precision != Precision::F32, int8, ..Mode::default() },
             device: device.clone(),
         })
     }
@@ -140,6 +151,12 @@ impl PassClock {
         wait(&self.device)?;
         Ok(start.elapsed().as_secs_f64() / passes.max(1) as f64)
     }
+}
+
+/// Whether linear maps of bytes can be had of a device.
+pub fn multiplies_bytes(device: &Device) -> bool {
+    let ones = Tensor::<2>::ones([64, 64], device);
+    fused::byte_linear(&ones, &ones, None).is_some()
 }
 
 pub(crate) fn wait(device: &Device) -> Result<(), Error> {

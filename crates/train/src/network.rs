@@ -67,6 +67,9 @@ pub struct Mode {
     /// Matrix products in bf16 (weights stay f32 and are rounded on the way in; norms, softmax and the head's result
     /// are f32). For GPUs with tensor cores.
     pub bf16: bool,
+    /// Linear maps and the networks in softmax's place of bytes, both sides rounded on the way in, where the device can and the sides
+    /// fit. Nothing can be learnt so.
+    pub int8: bool,
 }
 
 /// Looks at every linear map and every embedding table of a forward pass, to replace its weight or input by an

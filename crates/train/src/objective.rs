@@ -60,7 +60,7 @@ impl Pass {
     /// How the network runs.
     pub fn mode(&self, capture: Capture) -> Mode {
         let statistics = Statistics::Fixed;
-        Mode { dropout: self.dropout, draws: Some(self.seed), capture, statistics, bf16: self.bf16 }
+        Mode { dropout: self.dropout, draws: Some(self.seed), capture, statistics, bf16: self.bf16, int8: false }
     }
 }
 

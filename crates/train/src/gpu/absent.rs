@@ -70,6 +70,10 @@ pub(crate) fn product<const D: usize>(_: &Tensor<D>, _: &Tensor<D>, _: DType) ->
     None
 }
 
+pub(crate) fn byte_linear(_: &Tensor<2>, _: &Tensor<2>, _: Option<&Tensor<2>>) -> Option<Tensor<2>> {
+    None
+}
+
 pub(crate) fn together(_: &[Tensor<1>], _: &[usize]) -> Option<Tensor<1>> {
     None
 }

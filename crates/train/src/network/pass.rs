@@ -202,6 +202,11 @@ impl<'a> Pass<'a> {
         if self.host {
             return ops::linear(rows, weight, bias);
         }
+        if self.mode.int8
+            && let Some(found) = gpu::fused::byte_linear(&rows, &weight, bias.as_ref())
+        {
+            return found;
+        }
         if self.gpu {
             return gpu::linear(rows, weight, bias);
         }

@@ -13,15 +13,16 @@ use sparing_engine::{Economies, Engine, Options};
 use sparing_model::{
     Activations, Batch, Error, Executor, Functions, Model, Precision, Quantization, Relu, SoftmaxNetwork,
 };
-use sparing_train::{PassClock, device};
+use sparing_train::{PassClock, device, multiplies_bytes};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Times an encoder layer with ReLU, PowerNorm and networks in the place of its functions, beside the exact layer
 ///
-/// On the CPU by the engine, in f32, bf16 and int8; on another device by the trainer's kernels, in f32 and bf16. What is
-/// replaced has random numbers: time does not depend on them. Candidates take turns within a round and a share is the
-/// median over rounds. A layer's time is that of the whole encoder, embeddings included, over its layers.
+/// On the CPU by the engine, on another device by the trainer's kernels; in f32, bf16 and int8, where the device multiplies
+/// bytes (CUDA: linear maps and networks are of bytes there, scores and mixed values of bf16). What is replaced has random
+/// numbers: time does not depend on them. Candidates take turns within a round and a share is the median over rounds. A
+/// layer's time is that of the whole encoder, embeddings included, over its layers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -102,18 +103,20 @@ pub fn layer(args: &LayerArgs) -> Result<(), Failure> {
         let models = models(&exact, args.tokens.map_or(length, |tokens| tokens.max(length)), args.keys)?;
         match &device {
             Some(device) => {
-                for bf16 in [false, true] {
-                    let clocks = models.iter().map(|model| PassClock::new(model, &batch.sequences, bf16, device));
+                for precision in PRECISIONS {
+                    if precision == Precision::Int8 && !multiplies_bytes(device) {
+                        continue;
+                    }
+                    let clocks = models.iter().map(|model| PassClock::new(model, &batch.sequences, precision, device));
                     let clocks = clocks.collect::<Result<Vec<_>, _>>()?;
                     let passes = |clock: &PassClock| clock.run(PASSES);
-                    let precision = if bf16 { Precision::Bf16 } else { Precision::F32 };
                     report.rows.push(row(args, &exact, &batch, precision, &clocks, passes)?);
                 }
             }
             None => {
                 let models =
                     models.into_iter().map(|model| with_ranges(model, &batch)).collect::<Result<Vec<_>, _>>()?;
-                for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+                for precision in PRECISIONS {
                     let options = Options { threads: args.threads, precision: Some(precision), ..Options::default() };
                     let engines = models.iter().map(|model| Engine::compile(model, &options));
                     let engines = engines.collect::<Result<Vec<_>, _>>()?;
@@ -130,6 +133,8 @@ pub fn layer(args: &LayerArgs) -> Result<(), Failure> {
     print(args.format, &report)
 }
 
+/// The rows of a length.
+const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
 /// Passes between two waits for a device.
 const PASSES: usize = 10;
 

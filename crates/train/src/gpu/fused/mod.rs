@@ -4,6 +4,7 @@
 //! operations do the same there.
 
 mod adam;
+mod bytes;
 mod compare;
 mod elements;
 mod product;
@@ -14,6 +15,7 @@ mod sums;
 pub(crate) mod tests;
 
 pub(crate) use adam::{adam, part, shares_memory, square_sum, together, write_over};
+pub(crate) use bytes::byte_linear;
 pub(crate) use compare::{mean_square, mean_square_back, within, within_back};
 pub(crate) use elements::{dropped, gelu, gelu_back, scaled};
 pub(crate) use product::product;

@@ -28,12 +28,17 @@ pub(crate) fn product<const D: usize>(a: &Tensor<D>, b: &Tensor<D>, precision: D
     let [a, b] = [a, b].map(|matrices| matrices.clone().try_into_primitive::<Cube>().ok().filter(regular));
     let (a, b) = (a?, b?);
     let out = init_matmul_output(&a, &b, precision);
+    multiplied(a, b, out).map(super::tensor)
+}
+
+/// `a b` by that kernel, of matrices that lie as it copies them.
+pub(super) fn multiplied(a: CubeTensor, b: CubeTensor, out: CubeTensor) -> Option<CubeTensor> {
     let globals = MatmulGlobalElems { lhs: elements(&a), rhs: elements(&b), out: elements(&out) };
     let [left, right] = [(a, globals.lhs), (b, globals.rhs)].map(|(x, kind)| InputBinding::new(x.binding(), kind));
     let kernel = Strategy::from(Levels::SpecializedTmaMma(Inferred(().into())));
     let mut kinds = MatmulElems::from_globals(&globals);
     launch_ref(&kernel, &out.client, left, right, out.clone().binding(), &mut kinds).ok()?;
-    Some(super::tensor(out))
+    Some(out)
 }
 
 /// Whether matrices lie in memory as the kernel copies them: neighbours of a row or of a column side by side, everything else

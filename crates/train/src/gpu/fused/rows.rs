@@ -184,13 +184,13 @@ fn softmax_back_kernel<F: Float, G: Float>(
 
 /// The row that this unit works on; more of them may be asked for than there are.
 #[cube]
-fn row() -> u32 {
+pub(super) fn row() -> u32 {
     CUBE_POS as u32 * CUBE_DIM_Y + UNIT_POS_Y
 }
 
 /// How many columns a row has: none if it does not exist, so that its units only wait with the others.
 #[cube]
-fn columns(row: u32, rows: u32, width: u32) -> u32 {
+pub(super) fn columns(row: u32, rows: u32, width: u32) -> u32 {
     let mut columns = 0u32;
     if row < rows {
         columns = width;
@@ -206,7 +206,7 @@ pub(super) fn total(value: f32, parts: &mut Shared<[f32]>) -> f32 {
 
 /// The largest over the units of a row, known to all of them.
 #[cube]
-fn largest(value: f32, parts: &mut Shared<[f32]>) -> f32 {
+pub(super) fn largest(value: f32, parts: &mut Shared<[f32]>) -> f32 {
     joined(value, parts, true)
 }
 

@@ -7,7 +7,11 @@ use crate::gpu::{
 use crate::ops::tests::{fixtures, numbers, pulled, same};
 use crate::optimizer::{AdamOptions, AdamW};
 use crate::{Mode, Network};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+
+/// How far a number may be from the CPU's, as a share of the largest: CUDA rounds the f32 that it multiplies to tf32 (10 bits). On an
+/// H200 all but gradients of whole networks are within 4e-4.
+const FAR: f32 = if cfg!(feature = "cuda") { 1e-3 } else { 2e-4 };
 
 /// The device of this build.
 pub(crate) fn gpu() -> Device {
@@ -41,7 +45,7 @@ fn compare<const N: usize, const D: usize>(
     for (i, (host, device)) in host.iter().zip(&device).enumerate() {
         let size = host.iter().fold(1f32, |most, x| most.max(x.abs()));
         let far = host.iter().zip(device).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(far < 2e-4 * size, "{name}, {i}: {far} of {size}");
+        assert!(far < FAR * size, "{name}, {i}: {far} of {size}");
         assert_eq!(host.len(), device.len(), "{name}, {i}");
     }
 }
@@ -102,6 +106,40 @@ fn products() {
     compare("product", [[2, 3, 17, 32], [2, 3, 32, 19]], |[a, b]| product(a, b));
 }
 
+/// Linear maps of bytes, beside the same rounding on the CPU; and that a device without them says so.
+#[test]
+fn products_of_bytes() {
+    for [rows, inputs, outputs] in [[64, 64, 64], [256, 384, 1536], [80, 1536, 384]] {
+        let [x, w, b] = [(1, [rows, inputs]), (2, [outputs, inputs]), (3, [1, outputs])]
+            .map(|(seed, shape)| on::<2>(&gpu(), seed, shape));
+        let found = super::byte_linear(&x, &w, Some(&b));
+        assert_eq!(found.is_some(), cfg!(feature = "cuda"));
+        let Some(found) = found else { return };
+        let rounded = |matrix: Tensor<2>| {
+            let width = matrix.dims()[1];
+            let row = |row: &[f32]| {
+                let most = row.iter().fold(0f32, |most, x| most.max(x.abs()));
+                row.iter().map(|x| (x * (127.0 / most)).round() * (most / 127.0)).collect::<Vec<f32>>()
+            };
+            values(matrix).chunks(width).flat_map(row).collect::<Vec<f32>>()
+        };
+        let [host_x, host_w] = [x.clone(), w.clone()].map(rounded);
+        let host = |values, shape| Tensor::<2>::from_data(TensorData::new(values, shape), &Device::flex());
+        let wanted = linear(host(host_x, [rows, inputs]), host(host_w, [outputs, inputs]), None);
+        let wanted = values(wanted + host(values(b.clone()), [1, outputs]));
+        let found = values(found);
+        let size = wanted.iter().fold(1f32, |most, x| most.max(x.abs()));
+        let far = wanted.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        // A number halfway between two bytes may go either way.
+        assert!(far < 5e-4 * size, "{rows} x {inputs} x {outputs}: {far} of {size}");
+        let narrow = super::byte_linear(&x.cast(DType::BF16), &w, None).unwrap();
+        assert_eq!((narrow.dims(), narrow.dtype()), ([rows, outputs], DType::BF16));
+    }
+    // Sides that tensor cores do not take.
+    let [x, w] = [[64, 40], [64, 40]].map(|shape| on::<2>(&gpu(), 1, shape));
+    assert!(super::byte_linear(&x, &w, None).is_none());
+}
+
 /// What is dropped is the same on the way back; of 64,000 elements a tenth is dropped, to four deviations.
 #[test]
 fn dropped_elements() {
@@ -147,7 +185,7 @@ fn updates() {
 /// Whole networks of all families: results and gradients as on the CPU. Tensor cores round to tf32.
 #[test]
 fn networks() {
-    let share = if cfg!(feature = "cuda") { 3e-2 } else { 1e-3 };
+    let share = if cfg!(feature = "cuda") { 5e-2 } else { 1e-3 };
     for (name, model) in fixtures() {
         let run = |device: &Device| pulled(&model, &Network::new(&model.architecture), Mode::default(), device);
         same(&name, &run(&gpu()), &run(&Device::flex()), share);
