@@ -29,12 +29,22 @@ def read(folders):
     return runs
 
 
+def scores(runs):
+    """Of the seeds that are finished."""
+    return [score(run["student"]["saved"]) for run in runs if run.get("finished") and run["student"].get("saved")]
+
+
 def cell(runs):
-    done = [score(run["student"]["saved"]) for run in runs if run.get("finished") and run["student"].get("saved")]
+    done = scores(runs)
     if not done:
         return None, "failed" if any(run.get("failed") for run in runs) else "-"
     median = statistics.median(done)
     return median, f"{median:.1f}" + (f" ({len(done)})" if len(done) > 1 else "")
+
+
+def spread(runs):
+    done = scores(runs)
+    return f"{min(done):.1f}, {max(done):.1f}" if len(done) > 1 else ""
 
 
 def known_tasks(runs):
@@ -60,6 +70,9 @@ def tables(runs):
         known = [value for value, _ in cells if value is not None]
         of = "" if len(known) == len(tasks) else f" of {len(known)}"
         print(f"| {name} | " + " | ".join(text for _, text in cells) + f" | {statistics.mean(known):.1f}{of} |")
+        spreads = [spread(runs.get((kind, task), [])) for task in tasks]
+        if any(spreads):
+            print("| lowest and highest seed | " + " | ".join(spreads) + " | |")
 
 
 def curves(runs):

@@ -21,7 +21,7 @@ case $task in
 rte) folder=RTE header=1 epochs=10 recover=(--epochs 5 --lr 2e-4 --update-rows 64) ;;
 mrpc) folder=MRPC header=1 epochs=5 recover=(--epochs 5 --lr 2e-4 --update-rows 64) ;;
 stsb) folder=STS-B header=1 epochs=5 recover=(--epochs 3 --lr 2e-4 --update-rows 64) ;;
-cola) folder=CoLA header=0 epochs=5 recover=(--epochs 3 --lr 2e-4 --update-rows 64) ;;
+cola) folder=CoLA header=0 epochs=5 recover=(--epochs 8 --lr 2e-4 --update-rows 64) ;;
 qqp) folder= epochs=3 recover=(--epochs 2 --lr 2e-4 --update-rows 64) ;;
 sst2) folder= epochs=2 recover=(--epochs 1 --lr 1.5e-4 --update-rows 128) ;;
 imdb) folder= epochs=2 recover=(--epochs 2 --lr 1e-4 --update-rows 64) ;;
