@@ -8,7 +8,8 @@
 #
 # OUT/results/KIND-TASK-SEED.json says what came of a training: {"kind", "task", "seed", "finished", "teacher": scores,
 # "student": scores, "curve": [{"step", "metrics"}, …], "failed": why}. They are written anew every few seconds, so whatever stops the script leaves
-# every curve as far as it had come. Run again, it skips what is finished and goes on with the rest from their checkpoints.
+# every curve as far as it had come. Run again, it skips what is finished and goes on with the rest from their checkpoints. A training that fails is tried
+# once more.
 #
 #   SIZE=tiny|small|paper  a check on a CPU | half an hour of a GPU | the paper's epochs
 #   TASKS, KINDS, SEEDS    which: "cola mrpc rte sst2 stsb imdb", "ma shared linear alone", "0". The kind power is ma with norms trained as published
@@ -164,7 +165,7 @@ for seed in ${seeds#"$first"}; do
     for kind in $seed_kinds; do for task in $tasks; do names="$names $kind-$task-$seed"; done; done
 done
 
-declare -A pid_of=() scoring=()
+declare -A pid_of=() scoring=() tries=()
 waiting=$names stopped=false
 alive() { kill -0 "$1" 2>/dev/null; }
 stop() {
@@ -185,6 +186,9 @@ while :; do
                 if [ ! -s "$work/$name.failed" ]; then echo "ended without a word" >"$work/$name.failed"; fi
                 echo "$name: $(cat "$work/$name.failed")" >&2
                 record "$name"
+                # Others may have taken a device's memory: once more, behind those that wait.
+                tries[$name]=$((${tries[$name]:-0} + 1))
+                if [ "${tries[$name]}" -lt 2 ]; then waiting="$waiting $name"; fi
             fi
             unset "pid_of[$name]"
         fi
