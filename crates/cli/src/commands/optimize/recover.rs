@@ -226,7 +226,7 @@ impl Rounds<'_> {
         let within = outcome::good_enough(&tried, self.settings.focus, self.settings.budget) && tried.fair;
         let line = format!("{} after training", self.first.line(name, &tried, within));
         eprintln!("{}", console::Paint::stderr().judged(within, &line));
-        self.found.trained.insert(self.found.tried.len(), model.clone());
+        self.found.made.insert(self.found.tried.len(), model.clone());
         self.found.tried.push(Tried { accepted: within, ..tried });
         Ok(Some((model, within)))
     }

@@ -52,8 +52,8 @@ pub struct Found {
     pub given_up: Vec<GivenUp>,
     /// What else there is to say of it.
     pub notes: Vec<String>,
-    /// Candidates that were fine-tuned, by index.
-    pub trained: BTreeMap<usize, Arc<Model>>,
+    /// Candidates that are there as they will be saved, by index: those that were fine-tuned, and what the best was made into.
+    pub made: BTreeMap<usize, Arc<Model>>,
     /// What it knows of recipes, as they are without training.
     #[cfg_attr(not(feature = "train"), allow(dead_code))]
     pub journal: Journal,
@@ -110,12 +110,12 @@ impl Ended {
 impl Found {
     /// Whether a candidate can be made as it was judged.
     pub fn is_kept(&self, number: usize) -> bool {
-        !self.tried[number].trained || self.trained.contains_key(&number)
+        !self.tried[number].trained || self.made.contains_key(&number)
     }
 
     /// A candidate as it will be saved.
     pub fn model(&self, number: usize, work: &Work<'_>) -> Result<Arc<Model>, Failure> {
-        match self.trained.get(&number) {
+        match self.made.get(&number) {
             Some(model) => Ok(model.clone()),
             None => Ok(Arc::new(work.shop.make(&self.tried[number].recipe)?)),
         }
@@ -237,7 +237,7 @@ impl<'a> Work<'a> {
             console::note(&note);
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
-        Ok(Found { tried, best, ended, given_up, notes: Vec::new(), trained: BTreeMap::new(), journal })
+        Ok(Found { tried, best, ended, given_up, notes: Vec::new(), made: BTreeMap::new(), journal })
     }
 
     /// Where size matters: the best candidate once more with its maps in int8, which take a quarter of the memory of floats. It
@@ -302,9 +302,7 @@ impl<'a> Work<'a> {
         let good = outcome::may_be_chosen(&tried, settings.focus, settings.budget);
         eprintln!("{}", Paint::stderr().judged(good, &self.line(what, &tried, good)));
         if good {
-            if tried.trained {
-                found.trained.insert(found.tried.len(), Arc::new(model));
-            }
+            found.made.insert(found.tried.len(), Arc::new(model));
             found.best = Some(found.tried.len());
         }
         found.tried.push(tried);
