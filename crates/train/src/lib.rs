@@ -60,7 +60,7 @@ pub use parameters::{Parameter, Parameters};
 pub use average::average;
 pub use batches::{epoch_batches, padded_length};
 pub use checkpoint::{Best, State, Work};
-pub use clock::{PassClock, StepClock, StepParts, StepShape, multiplies_bytes};
+pub use clock::{PassClock, StepClock, StepParts, StepShape};
 pub use corpus::{MASKED_SHARE, Masking, PairTask, Pairs, pieces};
 pub use data::{Example, Target, examples, holdout};
 pub use device::{device, device_memory};

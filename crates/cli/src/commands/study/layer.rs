@@ -13,7 +13,7 @@ use sparing_engine::{Economies, Engine, Options};
 use sparing_model::{
     Activations, Batch, Error, Executor, Functions, Model, Precision, Quantization, Relu, SoftmaxNetwork,
 };
-use sparing_train::{PassClock, device, multiplies_bytes};
+use sparing_train::{PassClock, device};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -104,11 +104,8 @@ pub fn layer(args: &LayerArgs) -> Result<(), Failure> {
         match &device {
             Some(device) => {
                 for precision in PRECISIONS {
-                    if precision == Precision::Int8 && !multiplies_bytes(device) {
-                        continue;
-                    }
                     let clocks = models.iter().map(|model| PassClock::new(model, &batch.sequences, precision, device));
-                    let clocks = clocks.collect::<Result<Vec<_>, _>>()?;
+                    let Some(clocks) = clocks.collect::<Result<Option<Vec<_>>, _>>()? else { continue };
                     let passes = |clock: &PassClock| clock.run(PASSES);
                     report.rows.push(row(args, &exact, &batch, precision, &clocks, passes)?);
                 }
