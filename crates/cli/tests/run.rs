@@ -164,3 +164,64 @@ fn batches_do_not_change_answers() {
     }
     assert_eq!((one.len(), many.len()), (32, 32));
 }
+
+/// A model that makes no number of a text that holds this token.
+fn spoilt(model: &str, token: usize) -> (tempfile::TempDir, String) {
+    use sparing_model::{Model, OwnedTensor};
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = Model::load(model.as_ref()).unwrap();
+    let name = model.architecture.embeddings.word.clone();
+    let table = model.weights.tensor(&name).unwrap();
+    let (shape, mut values) = (table.shape.to_vec(), vec![0.0; table.len()]);
+    table.read(0, &mut values);
+    values[token * shape[1]] = f32::NAN;
+    model.weights = model.weights.replace(vec![OwnedTensor::f32(&name, &shape, &values)]).unwrap();
+    let path = folder.path().join("spoilt");
+    model.save(&path).unwrap();
+    (folder, path.display().to_string())
+}
+
+/// Whatever the head, the text is named, what came before it is shown, and nothing is shown for it.
+#[test]
+fn what_is_not_a_number_is_no_answer() {
+    let written = |name: &str| {
+        let words = std::fs::read_to_string(format!("{}/vocab.txt", fixture(name))).unwrap();
+        spoilt(&fixture(name), words.lines().position(|word| word == "bad").unwrap())
+    };
+    // "york" is the twelfth of the words that such a vocabulary has.
+    let small = |name: &str| spoilt(&with_vocabulary(name).1, 11);
+    let (good, bad) = (["the film is good", "the film is bad"], ["the cat sat", "new york"]);
+    for ((_folder, model), texts) in [
+        (written("bert-classify-text"), good),
+        (written("bert-embed-mean"), good),
+        (small("bert-multilabel"), bad),
+        (small("bert-regress"), bad),
+        (small("bert-token"), bad),
+        (small("bert-hidden"), bad),
+    ] {
+        for json in [false, true] {
+            let args = [&["run", &model, texts[0], texts[1]][..], if json { &["--json"] } else { &[] }].concat();
+            let ran = sparing(&args);
+            assert!(!ran.out.is_empty() && !ran.out.contains("null") && !ran.out.contains("NaN"), "{}", ran.out);
+            if json {
+                assert_eq!(ran.out.lines().count(), 1, "{}", ran.out);
+            }
+            let message = ran.error(1);
+            assert!(message.starts_with(&format!("text 2 (\"{}\"): score is NaN", texts[1])), "{message}");
+        }
+    }
+    // The word is one of those that gaps are filled with.
+    let (_folder, model) = written("bert-mlm-text");
+    let message = sparing(&["run", &model, "the [MASK] is good"]).error(1);
+    assert!(message.starts_with("text 1 (\"the [MASK] is good\"): score is NaN"), "{message}");
+    let (_folder, model) = written("bert-answer-text");
+    let message = sparing(&["run", &model, "is it good", "--context", "the film is bad"]).error(1);
+    assert!(message.starts_with("text 1 (\"is it good\"): score is NaN"), "{message}");
+    let (_folder, model) = spoilt(&fixture("gpt2-causal-text"), 313);
+    let message = sparing(&["run", &model, "The film is good", "--json"]).error(1);
+    assert!(message.starts_with("text 1 (\"The film is good\"): score is NaN"), "{message}");
+    // Where texts are lines, so is the place.
+    let (_folder, model) = written("bert-classify-text");
+    let message = piped(&["run", &model, "--json"], b"a film\na bad film\n").error(1);
+    assert!(message.starts_with("stdin line 2 (\"a bad film\"): score is NaN"), "{message}");
+}

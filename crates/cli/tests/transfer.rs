@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Ran, fixture, sparing};
+use common::{Ran, fixture, labelled, sparing};
 use std::path::Path;
 
 /// A teacher that tells the labels of a table, and a text to read before.
@@ -150,6 +150,21 @@ fn options_that_would_be_ignored_are_refused() {
     for flag in ["--begin-texts", "--begin-steps"] {
         together(&task, &["--student", &teacher, flag, "3"], ["--student", flag]);
     }
+    for flag in ["--eval-every", "--patience"] {
+        together(&text, &[flag, "2"], ["--corpus", flag]);
+    }
+    together(&task, &["--no-teacher", "--guided", "2"], ["--no-teacher", "--guided"]);
+    together(&task, &["--linear", "4", "--gamma", "1"], ["--linear", "--gamma"]);
+    together(&task, &["--beta", "0", "--gamma", "1"], ["--beta 0", "--gamma"]);
+    together(&task, &["--alpha", "0", "--temperature", "2"], ["--alpha 0", "--temperature"]);
+    let begin = ["--begin-texts", "0", "--begin-steps", "3", "--norm-warmup", "0.1"];
+    together(&task, &begin, ["--begin-texts 0", "--begin-steps"]);
+    let told = work.transfer(&task, &["--guided", "8"], "never").error(1);
+    assert!(told.contains("--guided 8: there are 8 updates"), "{told}");
+    work.transfer(&text, &["--max-tokens", "12"], "short").ok();
+    let short = work.at("short");
+    together(&task, &["--student", &short, "--max-tokens", "16"], ["--max-tokens 16", "--student"]);
+    work.transfer(&task, &["--student", &short, "--max-tokens", "8"], "shorter").ok();
     for more in [["--norm-warmup", "0.1"], ["--begin-steps", "3"], ["--begin-texts", "16"]] {
         let message = work.transfer(&task, &[&["--to", "relu"][..], &more].concat(), "never").error(2);
         assert!(message.contains(more[0]) && message.contains("leave it out"), "{message}");
@@ -209,6 +224,93 @@ fn a_layer_is_timed_in_every_way() {
     for row in rows {
         assert!(row["exact_ms"].as_f64().unwrap() > 0.0 && row["shares"].as_object().unwrap().len() == 5, "{row}");
     }
+    // Texts that no network takes, and keys that are no fewer than tokens: neither becomes something else.
+    let message = sparing(&["study", "layer", &model, "--length", "8,20", "--tokens", "10"]).error(2);
+    assert!(message.contains("--tokens 10") && message.contains("20 (--length)"), "{message}");
+    let short = ["study", "layer", &model, "--length", "8", "--keys", "8", "--repeats", "1", "-o"];
+    let report = sparing(&[&short[..], &["json"]].concat()).json();
+    let shares = report["rows"][0]["shares"].as_object().unwrap();
+    assert!(shares.len() == 4 && shares.keys().all(|kind| !kind.contains("keys")), "{shares:?}");
+    let table = sparing(&[&short[..], &["csv"]].concat()).ok();
+    assert!(table.lines().skip(1).all(|line| line.ends_with(",–")), "{table}");
     let message = sparing(&["study", "layer", &model, "--length", "4000"]).error(2);
     assert!(message.contains("--length 4000"), "{message}");
+}
+
+/// An encoder of sentences is one after transfer, with the pooling that it had.
+#[test]
+fn an_encoder_of_sentences_stays_one() {
+    use sparing_model::Model;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("plain.txt"), "the film is good\n\n".repeat(20)).unwrap();
+    for name in ["bert-embed-cls", "bert-embed-max"] {
+        let (teacher, out) = (fixture(name), at(name));
+        let how = ["--steps", "2", "--batch", "8", "--begin-texts", "8", "--begin-steps", "2", "--max-tokens", "16"];
+        let args = ["train", "transfer", "--teacher", &teacher, "--corpus", &at("plain.txt"), "--out", &out];
+        sparing(&[&args[..], &how].concat()).ok();
+        let answer = &sparing(&["run", &out, "the film is good", "--json"]).json_lines()[0];
+        assert_eq!(answer["embedding"].as_array().unwrap().len(), 24, "{answer}");
+        let [before, after] = [&teacher, &out].map(|path| Model::load(path.as_ref()).unwrap().architecture.head);
+        assert_eq!(after, before);
+    }
+}
+
+/// What a network is too short for is cut, not computed: a teacher that takes fewer tokens than its student.
+#[test]
+fn a_teacher_without_functions_of_its_own_teaches_what_is_not_in_its_image() {
+    let work = Work::new();
+    let long: String =
+        (0..40).map(|i| format!("{} {}\n", "the film ".repeat(11), ["good,fine", "bad,poor"][i % 2])).collect();
+    let (table, long_table) = (work.at("t.csv"), work.at("long.csv"));
+    std::fs::write(&long_table, format!("text,label\n{long}")).unwrap();
+    work.transfer(&["--data", &table], &["--max-tokens", "20"], "student").ok();
+    let (teacher, plain, out) = (work.at("student"), work.at("teacher"), work.at("small"));
+    let distill = |more: &[&str]| {
+        let args = ["train", "distill", "--teacher", &teacher, "--data", &long_table, "--out", &out];
+        sparing(&[&args[..], &["--steps", "2", "--batch", "8"], more].concat())
+    };
+    let message = distill(&["--layers", "1", "--max-tokens", "20"]).error(1);
+    assert!(message.contains("sparing train transfer") && message.contains("--student"), "{message}");
+    assert!(!Path::new(&out).exists());
+    let told = distill(&["--student", &plain]);
+    assert!(told.code == 0 && told.err.contains("cut to 20 tokens"), "{}", told.err);
+}
+
+/// A model that reads one way is not taught by text with hidden words.
+#[test]
+fn plain_text_is_for_models_that_read_both_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("plain.txt"), "The film is good\n\n".repeat(20)).unwrap();
+    let teacher = fixture("gpt2-causal-text");
+    let args = ["train", "transfer", "--teacher", &teacher, "--to", "relu", "--corpus", &at("plain.txt")];
+    let message = sparing(&[&args[..], &["--out", &at("never")]].concat()).error(1);
+    assert!(message.contains("read both ways") && message.contains("--task"), "{message}");
+}
+
+/// What goes by softmax's shares is refused where there are none, in a sentence that says so.
+#[test]
+fn economies_of_shares_are_refused_where_a_network_makes_them() {
+    let work = Work::new();
+    let table = work.at("t.csv");
+    work.transfer(&["--data", &table], &["--max-tokens", "20"], "student").ok();
+    let (student, never) = (work.at("student"), work.at("never"));
+    let (_folder, many) = labelled(&student, 120);
+    let why = "this model has a network in its place";
+    for economies in ["tokens", "keys", "values", "merge", "heads,tokens"] {
+        let args = ["optimize", &student, "--data", &many, "--out", &never, "--economies", economies];
+        let message = sparing(&args).error(2);
+        assert!(message.starts_with("--economies ") && message.contains(why), "{message}");
+        assert!(!message.contains("heads:") && !Path::new(&never).exists(), "{message}");
+    }
+    let message = sparing(&["calibrate", &student, "--data", &table]).error(1);
+    assert!(message.contains(why), "{message}");
+    let message = sparing(&["inspect", &student, "the film is good"]).error(1);
+    assert!(message.contains(why) && !message.contains("mca:"), "{message}");
+    // Longer texts than its networks take are cut, which is told.
+    let told = sparing(&["eval", &student, "--data", &table, "--max-tokens", "64"]);
+    assert!(told.code == 0 && told.err.contains("--max-tokens 64: the model takes 20 at most"), "{}", told.err);
+    let told = sparing(&["eval", &student, "--data", &table, "--max-tokens", "20"]);
+    assert!(told.code == 0 && !told.err.contains("at most"), "{}", told.err);
 }

@@ -56,14 +56,20 @@ impl Engine {
         let mut new = Vec::new();
         let mut step = Sequence { ids: prompt.to_vec(), types: Vec::new() };
         let mut past = 0;
-        self.arenas.with(|arena| {
+        self.arenas.with(|arena| -> Result<(), Error> {
             while new.len() < options.max_new_tokens {
                 let last = [step.ids.len() - 1];
                 let sequences = std::iter::once((&step, Select::Rows(&last)));
                 arena.layout.fill(sequences, self.global_tokens(), past);
                 self.machine.run(program, arena, Some(&mut cache), &mut Clock::stopped());
                 past += step.ids.len();
-                let token = choose(&result(program, arena, 0), options, &mut random, &mut candidates);
+                let logits = result(program, arena, 0);
+                // Such logits have no likeliest token.
+                if let Some(x) = logits.iter().find(|x| x.is_nan() || **x == f32::INFINITY) {
+                    let why = "the model's weights are damaged, or its numbers overflow in this precision";
+                    return Err(Error::new(format!("score is {x} after {past} tokens: {why}")));
+                }
+                let token = choose(&logits, options, &mut random, &mut candidates);
                 if options.stop.contains(&token) {
                     break;
                 }
@@ -74,7 +80,8 @@ impl Engine {
                 step.ids.clear();
                 step.ids.push(token);
             }
-        });
+            Ok(())
+        })?;
         Ok(new)
     }
 

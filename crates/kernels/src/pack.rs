@@ -44,10 +44,13 @@ impl Grid {
 
     /// 255 steps without a division: the range is rounded up to one of four numbers between two powers of two. Their
     /// inverses are known, and a power's is a subtraction of exponents. Steps are at most a quarter longer for it.
+    ///
+    /// A range that is not finite, or so large that products are not, has a grid of what is not a number: bytes would hide it.
     #[inline(always)]
     pub(crate) fn undivided((least, most): (f32, f32)) -> Grid {
         const FINER: u32 = (1 << 21) - 1;
         let range = most - least;
+        let sound = range < 1e30;
         // What is not a number becomes the lower end.
         let range = if range > 1e-30 { range.min(1e30) } else { 1e-30 };
         let bits = (range.to_bits() + FINER) & !FINER;
@@ -62,7 +65,9 @@ impl Grid {
             } else {
                 255.0
             };
-        Grid { scale: f32::from_bits(bits) * (1.0 / 255.0), least, inverse, shift: -least * inverse }
+        let spoilt = if sound { 0.0 } else { f32::NAN };
+        let scale = f32::from_bits(bits) * (1.0 / 255.0) + spoilt;
+        Grid { scale, least: least + spoilt, inverse, shift: -least * inverse }
     }
 
     /// The same for signed bytes, -127 to 127, of numbers up to `most` in size.

@@ -1,9 +1,10 @@
 //! The part of a plan that says what stands in the place of non-linear functions (MA-BERT, Neo et al. 2023).
 
 use crate::families::{bias, tensor};
+use crate::weights::one_line;
 use crate::{
     Activation, Architecture, AttentionPosition, Error, HeadChoice, HeadKind, Layer, Linear, Model, Norm, NormKind,
-    OwnedTensor, Projections, ShareNetwork, Weights,
+    OwnedTensor, Plan, Projections, ShareNetwork, Weights,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -196,6 +197,32 @@ impl Architecture {
             found.extend(map.bias.iter().map(|bias| (bias.name.clone(), vec![map.outputs])));
         }
         found
+    }
+}
+
+/// How the names of tensors end that nothing but a replaced function has.
+const MARKS: [&str; 3] = ["running_phi", "softmax.hidden.weight", "softmax.output.weight"];
+
+impl Plan {
+    /// Refuses weights that were trained with functions replaced where the plan replaces none: the published functions would make
+    /// nothing of them.
+    pub(crate) fn check_replaced(&self, architecture: &Architecture, weights: &Weights) -> Result<(), Error> {
+        let named = architecture.replacements();
+        let ends = |name: &str, mark: &str| {
+            name.strip_suffix(mark).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        };
+        // Removed attention blocks have no network any more, and files may hold it still.
+        let networks = self.functions.as_ref().is_some_and(|functions| functions.softmax.is_some());
+        let marks = if networks { &MARKS[..1] } else { &MARKS[..] };
+        let unnamed = |name: &&str| marks.iter().any(|mark| ends(name, mark)) && !named.contains_key(*name);
+        match weights.names().find(unnamed) {
+            None => Ok(()),
+            Some(name) => Err(Error::new(format!(
+                "tensor \"{}\" belongs to a function that was replaced, and sparing.json does not say so under \"functions\"; \
+                 put the sparing.json that was written with these weights beside them",
+                one_line(name)
+            ))),
+        }
     }
 }
 

@@ -103,6 +103,7 @@ impl Model {
             true => Error::new(format!("{e} (after what sparing.json says of the layers)")),
             false => e,
         })?;
+        plan.check_replaced(&architecture, &weights)?;
         let mut tokenizer = Tokenizer::read(&directory, &architecture)?;
         if let (Some(tokenizer), Some(longest)) = (&mut tokenizer, longest) {
             tokenizer.limit(longest);

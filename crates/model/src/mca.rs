@@ -184,6 +184,16 @@ impl Mca {
     }
 }
 
+impl Architecture {
+    /// Why nothing can be economised by what tokens attend to, if so.
+    pub fn no_shares(&self) -> Option<&'static str> {
+        let network = self.layers.iter().any(|layer| layer.attention.network.is_some());
+        network.then_some(
+            "values, tokens and keys are economised by softmax's shares, and this model has a network in its place",
+        )
+    }
+}
+
 impl AttentionPlan {
     /// Whether nothing is economised.
     pub fn is_exact(&self) -> bool {
@@ -210,12 +220,8 @@ impl AttentionPlan {
     /// Checks that a network can do it.
     pub fn check_for(&self, architecture: &Architecture) -> Result<(), Error> {
         self.check()?;
-        let network = architecture.layers.iter().any(|layer| layer.attention.network.is_some());
-        if network && !self.is_exact() {
-            return Err(Error::new(
-                "attention: values, tokens and keys are economised by softmax's shares, and this model has a network in its \
-                 place; use --attention exact",
-            ));
+        if let Some(why) = architecture.no_shares().filter(|_| !self.is_exact()) {
+            return Err(Error::new(format!("attention: {why}; use --attention exact")));
         }
         self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check_for(architecture))?;
         self.keys.as_ref().map_or(Ok(()), |keys| keys.check_for(architecture))?;

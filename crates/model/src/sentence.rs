@@ -82,6 +82,18 @@ pub(crate) fn read(directory: &Directory, width: usize, weights: &mut Weights) -
     Ok(head.map(|head| Sentence { head, max_tokens }))
 }
 
+/// The folders of the modules behind the network, as `modules.json` lists them; none where there is no such file.
+pub(crate) fn folders(directory: &Directory) -> Result<Vec<String>, Error> {
+    let text = directory.read("modules.json")?.unwrap_or_default();
+    let modules: Vec<Value> = serde_json::from_slice(&text).unwrap_or_default();
+    let behind = |module: &Value| {
+        let kind = module.get("type").and_then(Value::as_str)?;
+        let path = module.get("path").and_then(Value::as_str).filter(|path| is_plain_name(path))?;
+        (!kind.ends_with("Transformer")).then(|| path.to_string())
+    };
+    Ok(modules.iter().filter_map(behind).collect())
+}
+
 /// Which rows are pooled, from the old flags or the new name.
 fn pooling(config: &Config) -> Result<HeadRows, Error> {
     let why = "supported are cls, mean, max and lasttoken, one of them";

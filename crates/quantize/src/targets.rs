@@ -192,6 +192,10 @@ impl Walk {
         for linear in [&a.query, &a.key, &a.value, &a.output] {
             self.linear(linear, Part::Attention, true);
         }
+        // They are mixed into each other when compiled, and what they read is rounded by ranges of its own.
+        for linear in a.network.iter().flat_map(|network| network.maps()) {
+            self.linear(linear, Part::Attention, false);
+        }
         if let Some(w) = &a.window {
             for linear in [&w.global_query, &w.global_key, &w.global_value] {
                 self.linear(linear, Part::Attention, true);

@@ -1,8 +1,10 @@
 //! Every family, quantised: what the engine runs is what was rounded here.
 
 use sparing_engine::{Engine, Options};
-use sparing_model::{Batch, Bits, Executor, LayerBits, Model, OwnedTensor, Precision, Sequence, Weights};
-use sparing_quantize::{Quantize, ScaleChoice, Statistics, Target, targets};
+use sparing_model::{
+    Batch, Bits, Executor, Functions, LayerBits, Model, OwnedTensor, Precision, Sequence, SoftmaxNetwork, Weights,
+};
+use sparing_quantize::{Part, Quantize, ScaleChoice, Statistics, Target, targets};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +30,10 @@ fn run(model: &Model, precision: Precision) -> Vec<f32> {
 }
 
 fn quantized(path: &Path, bits: Bits, choice: ScaleChoice, statistics: Option<&Statistics>) -> Model {
-    let mut model = Model::load(path).unwrap();
+    rounded(Model::load(path).unwrap(), bits, choice, statistics)
+}
+
+fn rounded(mut model: Model, bits: Bits, choice: ScaleChoice, statistics: Option<&Statistics>) -> Model {
     let job = Quantize {
         model: &model,
         bits,
@@ -41,6 +46,24 @@ fn quantized(path: &Path, bits: Bits, choice: ScaleChoice, statistics: Option<&S
     model.weights = model.weights.replace(changed.tensors).unwrap();
     model.plan = changed.plan;
     model
+}
+
+/// The model with floats in the place of integers.
+fn expanded(model: &Model) -> Model {
+    let whole = |name: &str| {
+        let tensor = model.weights.tensor(name).unwrap();
+        let mut values = vec![0.0; tensor.len()];
+        tensor.read(0, &mut values);
+        OwnedTensor::f32(name, tensor.shape, &values)
+    };
+    let integers = model.weights.names().filter(|name| model.weights.tensor(name).unwrap().quantized().is_some());
+    let floats: Vec<OwnedTensor> = integers.map(whole).collect();
+    Model::new(model.architecture.clone(), model.plan.clone(), model.weights.replace(floats).unwrap())
+}
+
+/// The same model once more.
+fn again(model: &Model) -> Model {
+    Model::new(model.architecture.clone(), model.plan.clone(), model.weights.clone())
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f32 {
@@ -125,6 +148,52 @@ fn layers_have_bits_of_their_own_and_run_as_their_expanded_weights() {
         }
         assert_eq!(run(&small, Precision::F32), run(&floats, Precision::F32), "{}", path.display());
         assert_eq!(small.plan.quantization.unwrap().layers, [(0, own)].into());
+    }
+}
+
+/// Networks in softmax's place are part of attention: rounded, counted, once where layers share one.
+#[test]
+fn networks_in_the_place_of_softmax_are_rounded_too() {
+    for name in ["bert-classify", "albert-classify", "mobilebert-classify"] {
+        let path = fixtures().into_iter().find(|path| path.ends_with(name)).unwrap();
+        for (shared, keys) in [(false, None), (true, None), (false, Some(6))] {
+            let functions = Functions::all(SoftmaxNetwork { tokens: 16, shared, keys });
+            let mut count = 0u32;
+            let mut number = || {
+                count = count.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (count >> 8) as f32 / (1 << 23) as f32 - 1.0
+            };
+            let fill = &mut |name: &str, shape: &[usize]| -> Vec<f32> {
+                let phi = name.ends_with("running_phi");
+                (0..shape.iter().product()).map(|_| if phi { 1.0 + number().abs() } else { 0.1 * number() }).collect()
+            };
+            let exact = Model::load(&path).unwrap().with_functions(&functions, fill).unwrap();
+            let all = targets(&exact.architecture);
+            let maps = exact.architecture.replacements().into_keys().filter(|name| name.ends_with(".weight"));
+            let maps: Vec<String> = maps.collect();
+            assert!(!maps.is_empty());
+            for map in &maps {
+                let found: Vec<&Target> = all.iter().filter(|target| target.name == *map).collect();
+                assert!(found.len() == 1 && found[0].part == Part::Attention, "{name}: {map}");
+            }
+            let round = |bits: u32, choice| {
+                rounded(again(&exact), Bits { attention: Some(bits), ..Bits::default() }, choice, None)
+            };
+            let small = round(8, ScaleChoice::Largest);
+            for map in &maps {
+                assert_eq!(small.weights.tensor(map).unwrap().quantized().map(|q| q.bits()), Some(8), "{name}: {map}");
+            }
+            // The engine runs what was rounded: the same as with the numbers that the integers stand for.
+            let floats = expanded(&small);
+            let case = format!("{name}, shared {shared}, {keys:?} keys");
+            assert_eq!(run(&small, Precision::F32), run(&floats, Precision::F32), "{case}");
+            let far = distance(&run(&floats, Precision::Int8), &run(&small, Precision::Int8));
+            assert!(far < 0.01, "{case}: {far}");
+            let want = run(&exact, Precision::F32);
+            let [eight, three] =
+                [8, 3].map(|bits| distance(&want, &run(&round(bits, ScaleChoice::Searched), Precision::F32)));
+            assert!(eight < 0.2 && eight < three / 2.0, "{case}: {eight} {three}");
+        }
     }
 }
 

@@ -32,6 +32,16 @@ pub enum Target {
 const WINDOW: usize = 384;
 const OVERLAP: usize = 128;
 
+/// Refuses a head that learns nothing from labels. Whoever works for long before training asks first.
+pub fn check_head(kind: HeadKind) -> Result<(), Error> {
+    match kind {
+        HeadKind::Hidden | HeadKind::Embed { .. } | HeadKind::MaskedLm | HeadKind::CausalLm => {
+            Err(Error::new("this head cannot be fine-tuned on labels; use `sparing train pretrain` for texts"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Tokenises a dataset and finds what is right for each example in the order of the architecture's labels.
 pub fn examples(
     dataset: &Dataset,
@@ -45,9 +55,7 @@ pub fn examples(
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
-    if matches!(head.kind, HeadKind::Hidden | HeadKind::Embed { .. } | HeadKind::MaskedLm | HeadKind::CausalLm) {
-        return Err(Error::new("this head cannot be fine-tuned on labels; use `sparing train pretrain` for texts"));
-    }
+    check_head(head.kind)?;
     let gold = dataset.gold(head.kind, &head.labels, notes)?;
     let work: Vec<usize> = (0..dataset.examples.len()).collect();
     let one = |i: usize| -> Result<Vec<Example>, Error> {

@@ -119,7 +119,12 @@ impl Distill<'_> {
         }
         let mut notes = self.train.notes.clone();
         let tokenizer = self.teacher.tokenizer()?;
-        let examples = examples(self.train, tokenizer, student, self.max_tokens, &mut notes)?;
+        let wanted = [self.max_tokens, student.longest_input()].into_iter().flatten().min();
+        let limit = [wanted, teacher.longest_input()].into_iter().flatten().min();
+        if let Some(limit) = limit.filter(|_| limit != wanted) {
+            notes.push(format!("texts to learn from are cut to {limit} tokens: the teacher takes no more"));
+        }
+        let examples = examples(self.train, tokenizer, student, limit, &mut notes)?;
         let device = self.device.clone();
         let rounding = |r| FakeQuantization::new(r, student, &device);
         let quantization = self.quantization.as_ref().map(rounding).transpose()?;

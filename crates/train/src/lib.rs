@@ -62,7 +62,7 @@ pub use batches::{epoch_batches, padded_length};
 pub use checkpoint::{Best, State, Work};
 pub use clock::{PassClock, StepClock, StepParts, StepShape};
 pub use corpus::{MASKED_SHARE, Masking, PairTask, Pairs, pieces};
-pub use data::{Example, Target, examples, holdout};
+pub use data::{Example, Target, check_head, examples, holdout};
 pub use device::{device, device_memory};
 pub use distill::{Distill, Mapping, Teaching};
 pub use finetune::Finetune;

@@ -87,6 +87,10 @@ impl<'a> Supervised<'a> {
         Supervised { network, examples, lengths: lengths(examples), hook, holes: None }
     }
 
+    fn limit(&self) -> Option<usize> {
+        self.network.architecture().longest_input()
+    }
+
     /// The same with weights that stay zero.
     pub fn with_holes(self, holes: &'a Holes) -> Self {
         Supervised { holes: Some(holes), ..self }
@@ -112,7 +116,7 @@ impl Objective for Supervised<'_> {
 
     fn loss(&self, parameters: &Parameters, examples: &[usize], pass: &Pass) -> Result<Loss, Error> {
         let chosen: Vec<&Example> = examples.iter().map(|&i| &self.examples[i]).collect();
-        let batch = pad(self.network, &chosen, parameters.device());
+        let batch = pad(self.limit(), &chosen, parameters.device());
         let forward = self.network.forward_with(parameters, &batch, pass.mode(Capture::default()), self.hook)?;
         Ok(Loss { value: head_loss(forward.output, &batch)?, tokens: batch.lengths.iter().sum() })
     }
@@ -122,7 +126,7 @@ impl Objective for Supervised<'_> {
             return Ok(None);
         }
         let chosen: Vec<&Example> = examples.iter().map(|&i| &self.examples[i]).collect();
-        let batch = host_batch(self.network, &chosen, device);
+        let batch = host_batch(self.limit(), &chosen, device);
         if batch.is_of_rows() {
             return Ok(None);
         }
@@ -137,17 +141,17 @@ pub(crate) fn lengths(examples: &[Example]) -> Vec<usize> {
     examples.iter().map(|e| e.sequence.ids.len()).collect()
 }
 
-/// The examples' sequences, padded.
-pub(crate) fn pad(network: &Network, examples: &[&Example], device: &Device) -> PaddedBatch {
-    PaddedBatch::of(host_batch(network, examples, device), device)
+/// The examples' sequences, padded; never to more than `limit` tokens, the most that all who read the batch take.
+pub(crate) fn pad(limit: Option<usize>, examples: &[&Example], device: &Device) -> PaddedBatch {
+    PaddedBatch::of(host_batch(limit, examples, device), device)
 }
 
 /// The same before it is on a device.
-pub(crate) fn host_batch(network: &Network, examples: &[&Example], device: &Device) -> HostBatch {
+pub(crate) fn host_batch(limit: Option<usize>, examples: &[&Example], device: &Device) -> HostBatch {
     let sequences: Vec<Sequence> = examples.iter().map(|e| e.sequence.clone()).collect();
     let longest = sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap_or(1);
     let targets = examples.iter().map(|e| e.target.clone()).collect();
-    HostBatch::new(&sequences, targets, padded_length(longest, network.architecture().max_tokens, device))
+    HostBatch::new(&sequences, targets, padded_length(longest, limit, device))
 }
 
 /// The loss that fits the targets, which all have one kind.

@@ -188,13 +188,21 @@ impl Prepared {
         let tied = config.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(true);
         let has = |name: &str| model.weights.contains(name) && !(tied && DECODERS.contains(&name));
         let mut source = Architecture::from_config(&text, Some(choice), &has)?;
+        if choice == HeadChoice::Embed {
+            // How a text becomes one vector is not in config.json.
+            files.extend(model.modules()?);
+            for architecture in [&mut architecture, &mut source] {
+                architecture.head = model.architecture.head.clone();
+            }
+        } else {
+            // Files that would make it a sentence encoder again, whatever its head.
+            files.retain(|(name, _)| !name.contains("sentence_") && name != "modules.json");
+        }
         // Names are compared one by one: what was pruned keeps its name, what is new has one in both.
         plan.functions.iter().try_for_each(|functions| functions.apply(&mut source))?;
         plan.apply(&mut architecture)?;
         let pairs =
             inventory(&source).into_iter().zip(inventory(&architecture)).map(|(a, b)| (a.name, b.name)).collect();
-        // Files that would make it a sentence encoder again, whatever its head.
-        files.retain(|(name, _)| !name.contains("sentence") && name != "modules.json");
         files.insert(0, ("config.json".to_string(), text));
         let Plan { elements, functions, .. } = plan;
         Ok(Prepared { architecture, files, pairs, elements, functions, also: vec![] })
@@ -247,8 +255,12 @@ impl Prepared {
     ) -> Result<(), Error> {
         let names = inventory(&self.architecture).into_iter().map(|e| e.name);
         let names: BTreeSet<String> = names.chain(self.also.iter().cloned()).collect();
+        // Modules behind the network have files of their own.
+        let folders: Vec<&str> = self.files.iter().filter_map(|(n, _)| n.strip_suffix("/model.safetensors")).collect();
+        let beside = |name: &str, folder: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('.'));
+        let elsewhere = |name: &str| folders.iter().any(|folder| beside(name, folder));
         let mut tensors = parameters.to_tensors()?;
-        tensors.retain(|t| names.contains(&t.name));
+        tensors.retain(|t| names.contains(&t.name) && !elsewhere(&t.name));
         if let Some(store) = store {
             tensors = store(tensors)?;
         }

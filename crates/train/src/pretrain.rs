@@ -166,7 +166,7 @@ impl Objective for Language<'_> {
             });
         }
         let chosen: Vec<&Example> = examples.iter().collect();
-        let batch = pad(self.network, &chosen, parameters.device());
+        let batch = pad(self.network.architecture().longest_input(), &chosen, parameters.device());
         let mode = pass.mode(Capture::default());
         let last = self.network.encode(parameters, &batch, mode, self.hook)?.last;
         let [count, length, width] = last.dims();

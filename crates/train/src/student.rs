@@ -27,6 +27,12 @@ impl Prepared {
     /// A student in the image of a teacher, with its head and labels. Where shapes allow, it begins with the numbers
     /// of the teacher's layers that `mapping` chooses, and with its embeddings and head.
     pub fn student(teacher: &Model, shape: &StudentShape, mapping: Mapping) -> Result<Prepared, Error> {
+        if teacher.plan.functions.is_some() {
+            return Err(Error::new(
+                "functions of the teacher are replaced, and a student in its image would have none of them; distil the model that it was \
+                 made of and replace them with `sparing train transfer`, or give a --student",
+            ));
+        }
         let mut files = teacher.companions()?;
         let mut config = take_config(&mut files)?;
         reshape(&mut config, shape, &teacher.architecture)?;

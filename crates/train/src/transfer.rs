@@ -115,6 +115,12 @@ impl Transfer<'_> {
                 Texts::Examples(&read)
             }
             TransferTexts::Corpus { documents, dev: judge } => {
+                if architecture.layers.iter().any(|layer| layer.attention.causal) {
+                    return Err(Error::new(
+                        "plain text (--corpus) is for teachers that read both ways, since words are hidden in it, and this one sees earlier \
+                         words only; fine-tune it on a task and give that (--task, --data)",
+                    ));
+                }
                 found = pieces(tokenizer, documents, most, false)?;
                 masking = Masking::new(tokenizer)?;
                 let size: usize = documents.iter().map(String::len).sum();
@@ -136,6 +142,12 @@ impl Transfer<'_> {
         let per_epoch =
             lengths.len().div_ceil(self.options.batch.max(1)).div_ceil(self.options.accumulate.max(1)) as u64;
         let updates = self.options.steps.unwrap_or(per_epoch * self.options.epochs);
+        if self.guided >= 1.0 && self.guided >= updates as f64 {
+            return Err(Error::new(format!(
+                "--guided {}: there are {updates} updates, so layers would never read their own; give fewer, or a share such as 0.5",
+                self.guided
+            )));
+        }
         let part = |of: f64| if of < 1.0 { (of * updates as f64).ceil() as u64 } else { of as u64 };
         let teacher = Network::new(&self.teacher.architecture);
         let teacher_parameters = Parameters::from_weights(&self.teacher.weights, &self.device)?;

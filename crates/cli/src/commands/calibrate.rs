@@ -92,6 +92,9 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         None => return Err(Failure::Usage(format!("{name} is not a directory to write to; give --out FILE"))),
     };
     let model = load::open(name, None)?;
+    if let Some(why) = model.architecture.no_shares() {
+        return Err(Failure::new(format!("{name}: {why}; there is nothing to calibrate")));
+    }
     let options = Options { max_tokens: args.max_tokens, context: args.max_tokens, ..Options::default() };
     let calibration = collect(&model, &dataset, &options, args.threads)?;
     calibration.write(&out)?;
@@ -100,7 +103,11 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     lines.line(&format!("{}: {layers} layers from {tokens} tokens of {}", out.display(), dataset.source))?;
     // How much of the values' variance few directions hold is what graded lives on.
     for (number, layer) in calibration.layers.iter().enumerate() {
-        let share = kept(&layer.eigenvalues, layer.basis.len() / layer.eigenvalues.len().max(1));
+        if layer.eigenvalues.is_empty() {
+            lines.line(&format!("layer {number}: no heads are left"))?;
+            continue;
+        }
+        let share = kept(&layer.eigenvalues, layer.basis.len() / layer.eigenvalues.len());
         lines.line(&format!(
             "layer {number}: a quarter of the directions holds {:.0}% of the variance",
             100.0 * share

@@ -87,6 +87,14 @@ impl Affine {
             NormKind::Affine => weights.vector(&norm.weight, norm.width)?,
             NormKind::Power => {
                 let phi = weights.vector(&norm.running_phi(), norm.width)?;
+                if let Some(channel) = phi.iter().position(|phi| !(phi.is_finite() && *phi > 0.0)) {
+                    return Err(Error::new(format!(
+                        "tensor \"{}\" holds {} for channel {channel}; phi is a mean of squares that PowerNorm divides by the root of, so it \
+                         must be finite and positive",
+                        norm.running_phi(),
+                        phi[channel]
+                    )));
+                }
                 let deviation = |phi: f32| (f64::from(phi) + f64::from(norm.eps)).sqrt();
                 let weight = weights.vector(&norm.weight, norm.width)?;
                 weight.iter().zip(phi).map(|(w, phi)| (f64::from(*w) / deviation(phi)) as f32).collect()

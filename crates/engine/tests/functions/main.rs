@@ -376,3 +376,20 @@ fn what_does_not_fit_is_refused_in_one_line() {
     let message = Engine::compile(&model, &options).err().expect("refused").to_string();
     assert!(message.contains("network in its place"), "{message}");
 }
+
+/// A mean of squares that is none is refused, with the tensor's name.
+#[test]
+fn phi_that_nothing_can_be_divided_by_is_refused() {
+    for value in [0.0, -1.0, f32::INFINITY, f32::NAN] {
+        let mut model = replaced("bert-classify", &all(12, false, None), 3);
+        let name = "bert.encoder.layer.0.output.LayerNorm.running_phi";
+        let mut phi = model.weights.vector(name, model.architecture.hidden).unwrap();
+        phi[5] = value;
+        let tensor = sparing_model::OwnedTensor::f32(name, &[phi.len()], &phi);
+        model.weights = model.weights.replace(vec![tensor]).unwrap();
+        let message = Engine::compile(&model, &Options::default()).err().expect("refused").to_string();
+        let said = format!("tensor \"{name}\" holds {value} for channel 5");
+        assert!(message.starts_with(&said) && message.contains("finite and positive"), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+}

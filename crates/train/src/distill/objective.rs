@@ -92,7 +92,7 @@ impl Objective for Distilling<'_> {
             return Ok(None);
         }
         let examples = self.texts.examples(chosen, pass);
-        let batch = host_batch(self.student, &examples.iter().collect::<Vec<_>>(), device);
+        let batch = host_batch(self.limit(), &examples.iter().collect::<Vec<_>>(), device);
         // Which rows are real tokens' is told by the batch, not by its form.
         let compares_rows = self.teaching.logits > 0.0 && self.student.architecture().head.kind == HeadKind::Answer;
         if self.teaching.answers() && (batch.is_of_rows() || compares_rows) {
@@ -109,7 +109,7 @@ impl Objective for Distilling<'_> {
         let t = &self.teaching;
         let examples = self.texts.examples(chosen, pass);
         let chosen: Vec<&Example> = examples.iter().collect();
-        let batch = pad(self.student, &chosen, parameters.device());
+        let batch = pad(self.limit(), &chosen, parameters.device());
         let capture = Capture { hidden: t.hidden > 0.0, attention: t.attention > 0.0 || t.attention_divergence > 0.0 };
         // Layers may be guided by what is inside the teacher without being compared with it.
         let guides = matches!(self.guidance, Guidance::Teacher(_));
@@ -212,6 +212,11 @@ fn total(terms: Vec<Tensor<1>>, beyond: &Beyond, batch: &PaddedBatch) -> Result<
 }
 
 impl Distilling<'_> {
+    /// The longest text that both networks take.
+    fn limit(&self) -> Option<usize> {
+        [self.student, self.teacher].iter().filter_map(|network| network.architecture().longest_input()).min()
+    }
+
     /// What layers read at this update; `None`: what the layers before have computed.
     fn guide<'h>(&'h self, step: u64, hidden: &'h [Tensor<3>], beyond: &'h Beyond) -> Option<Guide<'h>> {
         match &self.guidance {

@@ -271,7 +271,9 @@ fn begin_norm(norm: &Norm, sums: &Sums, parameters: &mut Parameters) -> Result<(
         let variance = (xx[i] - x[i] * x[i]).max(0.0);
         // A channel that never changes is a constant.
         let slope = if variance > 1e-12 * xx[i] { (xy[i] - x[i] * y[i]) / variance } else { 0.0 };
-        let numbers = [slope * (xx[i] + f64::from(norm.eps)).sqrt(), y[i] - slope * x[i], xx[i]];
+        // One that is always zero has a mean of squares that nothing can be divided by.
+        let phi = xx[i].max(f64::from(f32::MIN_POSITIVE));
+        let numbers = [slope * (xx[i] + f64::from(norm.eps)).sqrt(), y[i] - slope * x[i], phi];
         begin.iter_mut().zip(numbers).for_each(|(list, number)| list.push(number as f32));
     }
     for (name, values) in [norm.weight.clone(), norm.bias.clone(), norm.running_phi()].iter().zip(begin) {

@@ -37,7 +37,7 @@ pub(super) fn run(session: &Session<'_>, inputs: &mut Inputs, out: &mut Out) -> 
             return Ok(());
         }
         for (input, windows) in &batch {
-            let found = find(session, windows, &options)?;
+            let found = find(session, input, windows, &options)?;
             show(session, input, windows.len(), found, out)?;
         }
         out.flush()?;
@@ -57,7 +57,12 @@ fn windows(session: &Session<'_>, input: &Input, options: &AnswerOptions) -> Res
 }
 
 /// The best passage over all windows, run in batches of the budget.
-fn find(session: &Session<'_>, windows: &[Encoded], options: &AnswerOptions) -> Result<Option<Found>, Failure> {
+fn find(
+    session: &Session<'_>,
+    input: &Input,
+    windows: &[Encoded],
+    options: &AnswerOptions,
+) -> Result<Option<Found>, Failure> {
     let longest = windows.iter().map(|w| w.sequence.ids.len()).max().unwrap_or(1).max(1);
     let together = (session.args.batch_tokens / longest).max(1);
     let mut found = Vec::with_capacity(windows.len());
@@ -65,6 +70,7 @@ fn find(session: &Session<'_>, windows: &[Encoded], options: &AnswerOptions) -> 
         interrupt::check()?;
         let sequences = part.iter().map(|w| w.sequence.clone()).collect();
         let outputs = session.executor.run(&Batch { sequences, wanted: Wanted::Head })?;
+        outputs.sequences.iter().try_for_each(|logits| session.check_numbers(input, logits))?;
         found.extend(part.iter().zip(&outputs.sequences).map(|(window, logits)| best_span(window, logits, options)));
     }
     Ok(choose(&found, options))

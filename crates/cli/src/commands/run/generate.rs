@@ -1,6 +1,6 @@
 //! Causal language models: text that goes on from a prompt, shown as it is made.
 
-use super::{Item, Session};
+use super::{Item, Session, named};
 use crate::args::positive;
 use crate::console::{self, Out};
 use crate::failure::Failure;
@@ -107,7 +107,7 @@ fn one(session: &Session<'_>, item: &Item, out: &mut Out) -> Result<(), Failure>
     let tokens = session
         .engine
         .generate(&item.encoded.sequence.ids, &options, &mut each)
-        .map_err(|e| Failure::from(e).at(&item.input.place))?;
+        .map_err(|e| Failure::from(e).at(named(&item.input)))?;
     if let Some(failure) = failed {
         return Err(failure);
     }

@@ -268,6 +268,17 @@ impl Session<'_> {
         }
     }
 
+    /// What is not a number is no answer, whatever label would be the largest.
+    fn check_numbers(&self, input: &Input, values: &[f32]) -> Result<(), Failure> {
+        // A vocabulary may rule words out.
+        let fills = self.model.architecture.head.kind == HeadKind::MaskedLm;
+        let sound = |x: &f32| x.is_finite() || (fills && *x == f32::NEG_INFINITY);
+        match values.iter().find(|x| !sound(x)) {
+            None => Ok(()),
+            Some(x) => Err(overflow(*x).at(named(input))),
+        }
+    }
+
     /// Runs all inputs in batches; `rows` says which token rows are wanted of each, `show` prints what came of one.
     fn each(&self, inputs: &mut Inputs, out: &mut Out, rows: Option<Rows<'_>>, show: Show<'_>) -> Result<(), Failure> {
         loop {
@@ -285,6 +296,7 @@ impl Session<'_> {
             let sequences = items.iter().map(|item| item.encoded.sequence.clone()).collect();
             let outputs = self.executor.run(&Batch { sequences, wanted })?;
             for (item, values) in items.iter().zip(&outputs.sequences) {
+                self.check_numbers(&item.input, values)?;
                 show(item, values, outputs.width, out)?;
             }
             // Whoever reads us gets answers as they come.
@@ -309,6 +321,17 @@ impl Item {
     fn excerpt(&self, used: usize) -> String {
         console::shorten(&self.input.text, console::columns().saturating_sub(used))
     }
+}
+
+/// Where a text is, and how it begins.
+fn named(input: &Input) -> String {
+    format!("{} (\"{}\")", input.place, console::shorten(&input.text, 40))
+}
+
+fn overflow(score: f32) -> Failure {
+    Failure::new(format!(
+        "score is {score}: the model's weights are damaged, or its numbers overflow in this precision"
+    ))
 }
 
 /// `exp(x - max) / sum`: probabilities from logits.

@@ -40,11 +40,11 @@ pub struct LayerArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     batch: Option<usize>,
 
-    /// The most tokens that networks in softmax's place take [default: as many as the text has]
+    /// The most tokens that networks in softmax's place take, as many as the text has at least [default: so many]
     #[arg(long, value_name = "N", value_parser = positive)]
     tokens: Option<usize>,
 
-    /// Keys and values that are left where they are projected
+    /// Keys and values that are left where they are projected; not timed where a network takes no more tokens
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = positive)]
     keys: usize,
 
@@ -96,11 +96,16 @@ pub fn layer(args: &LayerArgs) -> Result<(), Failure> {
     }
     let device = if args.device == "cpu" { None } else { Some(device(&args.device)?) };
     let mut report = Report { model: args.model.name(), device: args.device.clone(), rows: Vec::new() };
-    for length in lengths(&exact.architecture, &args.length)? {
+    let lengths = lengths(&exact.architecture, &args.length)?;
+    if let Some((tokens, length)) = args.tokens.zip(lengths.iter().max()).filter(|(tokens, length)| tokens < *length) {
+        let why = format!("a network for so many takes no text of {length} (--length); give {length} or more");
+        return Err(Failure::Usage(format!("--tokens {tokens}: {why}")));
+    }
+    for length in lengths {
         let tokens = if device.is_some() { 16384 } else { 512 };
         let count = args.batch.unwrap_or((tokens / length).max(1));
         let batch = batch_of(&exact.architecture, count, length, Output::Hidden);
-        let models = models(&exact, args.tokens.map_or(length, |tokens| tokens.max(length)), args.keys)?;
+        let models = models(&exact, args.tokens.unwrap_or(length), args.keys)?;
         match &device {
             Some(device) => {
                 for precision in PRECISIONS {
@@ -135,16 +140,16 @@ const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::
 /// Passes between two waits for a device.
 const PASSES: usize = 10;
 
-/// The model as it is, then with its functions replaced as [`KINDS`] says.
+/// The model as it is, then with its functions replaced as [`KINDS`] says; the last only where keys are fewer than tokens.
 fn models(exact: &Model, tokens: usize, keys: usize) -> Result<Vec<Model>, Error> {
     let softmax = SoftmaxNetwork { tokens, shared: false, keys: None };
-    let kinds: [Functions; KINDS.len()] = [
+    let kinds: [Functions; KINDS.len() - 1] = [
         Functions { relu: Some(Relu::ALL), ..Functions::default() },
         Functions { power_norm: true, ..Functions::default() },
         Functions { softmax: Some(softmax), ..Functions::default() },
         Functions::all(softmax),
-        Functions::all(SoftmaxNetwork { keys: Some(keys.min(tokens)), ..softmax }),
     ];
+    let fewer = (keys < tokens).then(|| Functions::all(SoftmaxNetwork { keys: Some(keys), ..softmax }));
     let mut random = Random::new(7);
     let mut fill = |name: &str, shape: &[usize]| -> Vec<f32> {
         let mut number = || (random.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0;
@@ -154,7 +159,7 @@ fn models(exact: &Model, tokens: usize, keys: usize) -> Result<Vec<Model>, Error
         if name.ends_with("running_phi") { vec![1.0; count] } else { (0..count).map(|_| most * number()).collect() }
     };
     let mut models = vec![Model::new(exact.architecture.clone(), exact.plan.clone(), exact.weights.clone())];
-    for functions in &kinds {
+    for functions in kinds.iter().chain(&fewer) {
         models.push(exact.with_functions(functions, &mut fill)?);
     }
     Ok(models)
@@ -212,7 +217,7 @@ fn print(format: Format, report: &Report) -> Result<(), Failure> {
     }
     let columns: Vec<&str> = ["tokens", "texts", "precision", "exact, ms"].into_iter().chain(KINDS).collect();
     let cells = |row: &Row| {
-        let shares = KINDS.map(|kind| format!("{:.2}", row.shares[kind]));
+        let shares = KINDS.map(|kind| row.shares.get(kind).map_or("–".to_string(), |share| format!("{share:.2}")));
         let precision = row.precision.name().to_string();
         let first = [row.length.to_string(), row.batch.to_string(), precision, format!("{:.4}", row.exact_ms)];
         first.into_iter().chain(shares).collect::<Vec<_>>()

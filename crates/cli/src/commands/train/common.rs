@@ -110,9 +110,9 @@ pub struct HowArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub freeze: Vec<String>,
 
-    /// Cut texts to this many tokens, special tokens included
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = positive)]
-    pub max_tokens: usize,
+    /// Cut texts to this many tokens, special tokens included [default: 128]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub max_tokens: Option<usize>,
 
     /// Seeds, one training each: 0 or 0,1,2,3,4
     #[arg(long, value_name = "SEEDS", default_value = "0", value_delimiter = ',')]
@@ -148,6 +148,11 @@ pub struct HowArgs {
 }
 
 impl HowArgs {
+    /// The most tokens of a text.
+    pub fn tokens(&self) -> usize {
+        self.max_tokens.unwrap_or(128)
+    }
+
     /// For the trainer; the seed is set per run.
     pub fn options(&self) -> Result<TrainOptions, Failure> {
         let within = |name: &str, value: f64, low: f64, high: f64| {

@@ -185,7 +185,7 @@ pub fn distill(args: &DistillArgs) -> Result<(), Failure> {
         teaching,
         options,
         seeds: args.how.seed.clone(),
-        max_tokens: Some(args.how.max_tokens),
+        max_tokens: Some(args.how.tokens()),
         attention: args.economy.attention.clone(),
         quantization: args.quantize.rounding(),
         device,

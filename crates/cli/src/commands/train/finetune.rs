@@ -142,7 +142,7 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
         dev: Some(&dev),
         options,
         seeds: args.how.seed.clone(),
-        max_tokens: Some(args.how.max_tokens),
+        max_tokens: Some(args.how.tokens()),
         attention: args.economy.attention.clone(),
         quantization: args.quantize.rounding(),
         device,

@@ -89,7 +89,7 @@ pub fn pretrain(args: &PretrainArgs) -> Result<(), Failure> {
         dev: dev.as_ref(),
         options,
         seeds: args.how.seed.clone(),
-        max_tokens: args.how.max_tokens,
+        max_tokens: args.how.tokens(),
         quantization: args.quantize.rounding(),
         device,
         place: args.out.place()?,

@@ -67,7 +67,7 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         train: &train,
         dev: &dev,
         options,
-        max_tokens: Some(args.how.max_tokens),
+        max_tokens: Some(args.how.tokens()),
         sparsity: args.sparsity,
         rounds,
         device,

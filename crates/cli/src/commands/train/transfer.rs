@@ -49,13 +49,13 @@ pub struct TransferArgs {
 
     /// Text files to learn from instead of a task
     #[arg(long, value_name = "FILE", num_args = 1..)]
-    #[arg(conflicts_with_all = ["task", "data", "dev", "limit", "text", "pair", "label"])]
+    #[arg(conflicts_with_all = ["task", "data", "dev", "limit", "text", "pair", "label", "eval_every", "patience"])]
     corpus: Vec<PathBuf>,
 
     /// Learn from the labels alone, not from what the teacher computes. The student still begins as the teacher's weights with norms and
     /// networks fitted to it, or as --student with the teacher's head, and what its layers read is held to the teacher's largest
     /// numbers
-    #[arg(long, conflicts_with_all = ["alpha", "beta", "gamma", "temperature"])]
+    #[arg(long, conflicts_with_all = ["alpha", "beta", "gamma", "temperature", "guided"])]
     no_teacher: bool,
 
     #[command(flatten)]
@@ -114,29 +114,30 @@ enum SoftmaxArg {
 }
 
 /// The paper's objective: `(1 - alpha) hard + alpha soft + beta (hidden + gamma attention)`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Losses")]
 struct LossArgs {
-    /// Share of the teacher's softened answers; the labels have the rest
-    #[arg(long, value_name = "X", default_value_t = 0.9)]
-    alpha: f64,
+    /// Share of the teacher's softened answers; the labels have the rest [default: 0.9]
+    #[arg(long, value_name = "X")]
+    alpha: Option<f64>,
 
-    /// Weight of what is inside: hidden states, embeddings included, and attention
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    beta: f64,
+    /// Weight of what is inside: hidden states, embeddings included, and attention [default: 1]
+    #[arg(long, value_name = "X")]
+    beta: Option<f64>,
 
-    /// Weight of attention beside hidden states
-    #[arg(long, value_name = "X", default_value_t = 100.0)]
-    gamma: f64,
+    /// Weight of attention beside hidden states [default: 100]
+    #[arg(long, value_name = "X")]
+    gamma: Option<f64>,
 
-    /// How much answers are softened
-    #[arg(long, value_name = "T", default_value_t = 15.0)]
-    temperature: f64,
+    /// How much answers are softened [default: 15]
+    #[arg(long, value_name = "T")]
+    temperature: Option<f64>,
 }
 
 impl LossArgs {
     fn teaching(&self, layers: usize, teacher: bool) -> Result<Teaching, Failure> {
-        let LossArgs { alpha, beta, gamma, temperature } = *self;
+        let (alpha, beta) = (self.alpha.unwrap_or(0.9), self.beta.unwrap_or(1.0));
+        let (gamma, temperature) = (self.gamma.unwrap_or(100.0), self.temperature.unwrap_or(15.0));
         let sound = |x: f64| x.is_finite() && x >= 0.0;
         if !((0.0..=1.0).contains(&alpha) && sound(beta) && sound(gamma) && sound(temperature) && temperature > 0.0) {
             let what = "--alpha from 0 to 1, --beta and --gamma from 0 on and --temperature above 0 are expected";
@@ -196,7 +197,33 @@ impl TransferArgs {
             let why = "norms would divide by 1 for ever; give --norm-warmup too, or texts";
             return Err(Failure::Usage(format!("--begin-texts 0: {why}")));
         }
-        Ok(())
+        let network = student.and_then(|student| student.plan.functions.as_ref()?.softmax);
+        if let Some((asked, network)) = self.how.max_tokens.zip(network).filter(|(asked, own)| *asked > own.tokens) {
+            let most = network.tokens;
+            let why = format!("the student's networks take {most} at most; leave it out, or begin without --student");
+            return Err(Failure::Usage(format!("--max-tokens {asked}: {why}")));
+        }
+        self.check_weights(functions)
+    }
+
+    /// The same for numbers of what has no weight or no texts.
+    fn check_weights(&self, functions: &Functions) -> Result<(), Failure> {
+        let LossArgs { alpha, beta, gamma, temperature } = self.losses;
+        let projected = functions.softmax.is_some_and(|softmax| softmax.keys.is_some());
+        let idle = [
+            (gamma.is_some() && projected, "gamma", "shares of projected keys (--linear) are not compared"),
+            (gamma.is_some() && beta == Some(0.0), "gamma", "attention is not compared with --beta 0"),
+            (temperature.is_some() && alpha == Some(0.0), "temperature", "no answers are softened with --alpha 0"),
+            (
+                self.begin_steps.is_some() && self.begin_texts == Some(0),
+                "begin-steps",
+                "networks have no texts to begin with (--begin-texts 0)",
+            ),
+        ];
+        match idle.iter().find(|(idle, ..)| *idle) {
+            Some((_, flag, why)) => Err(Failure::Usage(format!("--{flag}: {why}; leave it out"))),
+            None => Ok(()),
+        }
     }
 
     /// What the options ask for.
@@ -208,7 +235,7 @@ impl TransferArgs {
         }
         let longest = teacher.architecture.longest_input().unwrap_or(usize::MAX);
         let network = SoftmaxNetwork {
-            tokens: self.how.max_tokens.min(longest),
+            tokens: self.how.tokens().min(longest),
             shared: self.softmax == Some(SoftmaxArg::Shared),
             keys: self.linear,
         };
@@ -267,7 +294,7 @@ pub fn transfer(args: &TransferArgs) -> Result<(), Failure> {
         },
         options,
         seeds: args.how.seed.clone(),
-        max_tokens: args.how.max_tokens,
+        max_tokens: args.how.tokens(),
         device,
         place: args.out.place()?,
     };

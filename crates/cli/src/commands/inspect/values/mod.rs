@@ -78,6 +78,11 @@ struct Run {
 /// Examines a text, prints what was found and draws it.
 pub(super) fn run(args: &InspectArgs, text: &str) -> Result<(), Failure> {
     let model = args.model.open()?;
+    if let Some(why) = model.architecture.no_shares() {
+        return Err(Failure::new(format!(
+            "with a text, inspect shows what economised values do to it; {why}, so there is nothing to show; leave the text out"
+        )));
+    }
     let plan = args.attention.attention.as_ref().or(model.plan.attention.as_ref());
     let Some(mca) = plan.and_then(|plan| plan.mca.clone()) else {
         return Err(Failure::Usage(

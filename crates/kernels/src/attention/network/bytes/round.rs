@@ -138,6 +138,7 @@ unsafe fn ranges_of<S: Simd, const BF16: bool, const WEIGHED: bool>(
             }
             for at in at..at + S::LANES {
                 let grid = Grid::undivided((*grids.least.add(at), *grids.scale().add(at)));
+                *grids.least.add(at) = grid.least;
                 *grids.scale().add(at) = grid.scale;
                 *grids.inverse().add(at) = grid.inverse;
                 *grids.shift().add(at) = grid.shift;
@@ -364,12 +365,15 @@ unsafe fn round_values<S: Simd>(rows: *const f32, count: usize, width: usize, sc
         for first in (0..count).step_by(4) {
             let mut inverses = [S::splat(0.0); 4];
             for (i, inverse) in inverses.iter_mut().enumerate().take(count - first) {
-                let (mut low, mut high) = (S::splat(0.0), S::splat(0.0));
+                let zero = S::splat(0.0);
+                // Comparisons forget what is not a number, sums do not.
+                let (mut low, mut high, mut spoilt) = (zero, zero, zero);
                 for at in (0..width).step_by(S::LANES) {
                     let x = S::load(rows.add((first + i) * width + at));
-                    (low, high) = (S::min(low, x), S::max(high, x));
+                    (low, high, spoilt) = (S::min(low, x), S::max(high, x), S::fma(x, zero, spoilt));
                 }
-                let grid = Grid::undivided_signed(S::largest(S::max(high, S::sub(S::splat(0.0), low))));
+                let most = S::largest(S::max(high, S::sub(zero, low))) + S::sum(spoilt);
+                let grid = Grid::undivided_signed(most);
                 *scales.add(first + i) = grid.scale;
                 *inverse = S::splat(grid.inverse);
             }

@@ -132,6 +132,40 @@ proptest! {
             }
         }
     }
+
+    /// One number of queries, keys or values that overflowed is seen in what comes out, wherever it is; bytes have no infinity.
+    #[test]
+    fn overflow_is_not_hidden(
+        lengths in prop::collection::vec(3usize..=37, 1..4),
+        width in prop_oneof![Just(8usize), Just(32), Just(40), 1usize..20],
+        slots in 1usize..40,
+        seed in 0u64..1000,
+        (which, place, value) in (0usize..3, any::<prop::sample::Index>(), prop::sample::select(vec![
+            f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 1e32,
+        ])),
+    ) {
+        let heads = 2;
+        let mut case = case(&lengths, usize::MAX, heads, width, 37, slots, seed);
+        let spoilt = [&mut case.q, &mut case.k, &mut case.v].into_iter().nth(which).unwrap();
+        let place = place.index(spoilt.len());
+        spoilt[place] = value;
+        let (row, head) = (place / (heads * width), place / width % heads);
+        for level in Level::all_available() {
+            let of = Heads { width, element: Element::F32, bytes: true };
+            let mut network = ShareNetwork::for_level(level, &case.keys, &case.bias, &case.values, &case.rest, of);
+            network.short = 0;
+            let got = run(&case, &network, Element::F32);
+            for span in &case.spans {
+                let there = if which == 0 { &span.queries } else { &span.keys };
+                for other in 0..heads {
+                    let results = span.queries.clone().flat_map(|row| &got[(row * heads + other) * width..][..width]);
+                    let finite = results.clone().all(|x| x.is_finite());
+                    let wanted = !(other == head && there.contains(&row));
+                    prop_assert_eq!(finite, wanted, "{:?}: {} at {} of {}", level, value, place, which);
+                }
+            }
+        }
+    }
 }
 
 #[inline(always)]
@@ -190,8 +224,15 @@ fn ranges_are_covered_without_a_division() {
             break;
         }
     }
-    for (least, most) in [(0.0, 0.0), (-3.0, -3.0), (0.0, -5.0), (f32::MIN, f32::MAX), (f32::NAN, 1.0)] {
+    for (least, most) in [(0.0, 0.0), (-3.0, -3.0), (0.0, -5.0), (0.0, f32::NEG_INFINITY)] {
         let grid = Grid::undivided((least, most));
         assert!(grid.scale > 0.0 && grid.scale.is_finite() && grid.inverse.is_finite(), "{least} to {most}");
+        assert_eq!(grid.least, least);
+    }
+    // Ranges that are none are not made one.
+    let inf = f32::INFINITY;
+    for (least, most) in [(f32::MIN, f32::MAX), (f32::NAN, 1.0), (0.0, f32::NAN), (-inf, 0.0), (0.0, inf), (inf, inf)] {
+        let grid = Grid::undivided((least, most));
+        assert!(grid.scale.is_nan() && grid.least.is_nan(), "{least} to {most}");
     }
 }
