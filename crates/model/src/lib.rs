@@ -10,6 +10,7 @@ pub mod architecture;
 mod calibration;
 mod check;
 mod config;
+mod contents;
 mod directory;
 mod elements;
 mod error;

@@ -86,7 +86,7 @@ pub struct Bits {
     /// Word, position and token-type tables, and the projection behind them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embeddings: Option<u32>,
-    /// Queries, keys, values and the projection behind attention.
+    /// Queries, keys, values, the projection behind attention and networks in softmax's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<u32>,
     /// Feed-forward blocks and bottlenecks.
@@ -101,12 +101,39 @@ pub struct Bits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerBits {
-    /// Queries, keys, values and the projection behind attention.
+    /// Queries, keys, values, the projection behind attention and networks in softmax's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<u32>,
     /// Feed-forward blocks and bottlenecks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ffn: Option<u32>,
+}
+
+impl Quantization {
+    /// What is stored once this was rounded again, to so many bits: whatever has as few already stays as it is.
+    pub fn rounded(self, bits: Bits, layers: &BTreeMap<usize, LayerBits>) -> Quantization {
+        let least = |a: Option<u32>, b: Option<u32>| a.into_iter().chain(b).min();
+        let all = Bits {
+            embeddings: least(bits.embeddings, self.bits.embeddings),
+            attention: least(bits.attention, self.bits.attention),
+            ffn: least(bits.ffn, self.bits.ffn),
+            head: least(bits.head, self.bits.head),
+        };
+        let of = |of: &BTreeMap<usize, LayerBits>, layer: usize, all: Bits| {
+            let own = of.get(&layer).copied().unwrap_or_default();
+            LayerBits { attention: own.attention.or(all.attention), ffn: own.ffn.or(all.ffn) }
+        };
+        let stored = |layer: &usize| {
+            let (asked, came) = (of(layers, *layer, bits), of(&self.layers, *layer, self.bits));
+            // What is as everywhere else need not be said.
+            let attention = least(asked.attention, came.attention).filter(|bits| Some(*bits) != all.attention);
+            let ffn = least(asked.ffn, came.ffn).filter(|bits| Some(*bits) != all.ffn);
+            (*layer, LayerBits { attention, ffn })
+        };
+        let layers = layers.keys().chain(self.layers.keys()).map(stored);
+        let layers = layers.filter(|(_, bits)| *bits != LayerBits::default()).collect();
+        Quantization { bits: all, layers, activations: self.activations }
+    }
 }
 
 impl Plan {
@@ -215,6 +242,24 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_few_bits_already_keeps_them() {
+        let layer = |attention, ffn| LayerBits { attention, ffn };
+        let came = Quantization {
+            bits: Bits { embeddings: None, ..Bits::all(3) },
+            layers: BTreeMap::from([(1, layer(Some(5), None)), (2, layer(None, Some(2)))]),
+            ..Quantization::default()
+        };
+        let stored =
+            came.rounded(Bits::all(4), &BTreeMap::from([(0, layer(None, Some(2))), (1, layer(Some(8), None))]));
+        assert_eq!(stored.bits, Bits { embeddings: Some(4), ..Bits::all(3) });
+        // Layer 1 came with 5 bits, and 8 were asked for; what layer 2 had it has.
+        let layers = [(0, layer(None, Some(2))), (1, layer(Some(5), None)), (2, layer(None, Some(2)))];
+        assert_eq!(stored.layers, BTreeMap::from(layers));
+        let fresh = Quantization::default().rounded(Bits::all(8), &BTreeMap::new());
+        assert_eq!((fresh.bits, fresh.layers.len()), (Bits::all(8), 0));
+    }
 
     #[test]
     fn a_wrong_field_is_named_with_what_is_possible() {

@@ -48,7 +48,7 @@ impl Model {
     pub fn pruned(&self, edits: &Edits) -> Result<Model, Error> {
         let mut architecture = self.architecture.clone();
         let mut plan = self.plan.clone();
-        let mut surgery = Surgery { weights: &self.weights, changed: BTreeMap::new(), removed: BTreeSet::new() };
+        let mut surgery = Surgery::new(&self.weights);
         let layers = architecture.layers.len();
         for (number, edit) in &edits.layers {
             let layer = architecture
@@ -60,6 +60,10 @@ impl Model {
             note(&mut plan, *number, &before, layer);
         }
         shared_alike(&architecture)?;
+        // A network that several layers share goes with the last of them.
+        let left = architecture.replacements();
+        let gone = self.architecture.replacements().into_keys().filter(|name| !left.contains_key(name));
+        surgery.removed.extend(gone);
         let weights = self.weights.edit(surgery.changed.into_values(), &surgery.removed)?;
         architecture.check(&weights)?;
         let (tokenizer, directory) = (self.tokenizer.clone(), self.directory.clone());
@@ -101,13 +105,26 @@ struct Surgery<'a> {
     weights: &'a Weights,
     changed: BTreeMap<String, OwnedTensor>,
     removed: BTreeSet<String>,
+    /// What was left of tensors that were cut, and whether those are rows: layers that share one cut it once.
+    cuts: BTreeMap<String, (bool, Vec<usize>)>,
+    /// Tensors that have new numbers.
+    renewed: BTreeSet<String>,
 }
 
-impl Surgery<'_> {
+impl<'a> Surgery<'a> {
+    fn new(weights: &'a Weights) -> Surgery<'a> {
+        let (changed, removed, cuts, renewed) = Default::default();
+        Surgery { weights, changed, removed, cuts, renewed }
+    }
+
     fn layer(&mut self, before: &Layer, after: &mut Layer, edit: &LayerEdit) -> Result<(), Error> {
         if let Some(heads) = &edit.heads {
             after.attention.keep(heads).map_err(Error::new)?;
             self.heads(before, heads)?;
+            if heads.is_empty() {
+                // Where there are no scores, nothing makes shares of them.
+                after.attention.network = None;
+            }
         }
         self.renew(&after.attention.output, &edit.output)?;
         let blocks = after.ffns.len();
@@ -181,17 +198,21 @@ impl Surgery<'_> {
     }
 
     fn cut(&mut self, name: &str, cut: Cut) -> Result<(), Error> {
+        let left = match cut {
+            Cut::Rows(rows) => (true, rows.to_vec()),
+            Cut::Columns(columns) => (false, columns.to_vec()),
+        };
+        if let Some(before) = self.cuts.get(name) {
+            // By now it may have new numbers, which stay.
+            return if *before == left { Ok(()) } else { Err(shared(name)) };
+        }
+        self.cuts.insert(name.to_string(), left);
         if cut.is_empty() {
             self.removed.insert(name.to_string());
-            return Ok(());
+        } else {
+            self.changed.insert(name.to_string(), self.weights.owned(name)?.cut(cut));
         }
-        let tensor = self.weights.owned(name)?.cut(cut);
-        match self.changed.insert(name.to_string(), tensor.clone()) {
-            Some(before) if before != tensor => {
-                Err(Error::new(format!("tensor \"{name}\" is shared by layers: the same must be left in all of them")))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Puts new numbers in a map's place; `map` as it is after the cut.
@@ -227,9 +248,17 @@ impl Surgery<'_> {
             Some(cut) => cut,
             None => self.weights.owned(name)?,
         };
-        self.changed.insert(name.to_string(), old.with_values(&values));
+        let new = old.with_values(&values);
+        if !self.renewed.insert(name.to_string()) && old != new {
+            return Err(shared(name));
+        }
+        self.changed.insert(name.to_string(), new);
         Ok(())
     }
+}
+
+fn shared(name: &str) -> Error {
+    Error::new(format!("tensor \"{name}\" is shared by layers: the same must be left in all of them"))
 }
 
 /// `start..end` of a fused tensor.

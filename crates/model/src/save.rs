@@ -1,31 +1,14 @@
 //! Writing a model: everything into a directory beside the wanted one, flushed, then renamed. Whatever interrupts it, no
 //! directory is ever half written: the old one is there until the new one is complete.
 
+use crate::contents::{self, COMPANIONS};
 use crate::directory::Directory;
 use crate::replace;
 use crate::weights::{INDEX, SINGLE};
-use crate::{Error, Model, OwnedTensor};
+use crate::{Error, Model, OwnedTensor, sentence};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-/// Files that are carried over unchanged.
-const COMPANIONS: [&str; 14] = [
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-];
 
 impl Model {
     /// The small files that belong to the model (`config.json`, the tokenizer's) with their contents, for a model that
@@ -41,14 +24,44 @@ impl Model {
         Ok(found)
     }
 
+    /// The files in folders of a sentence encoder's modules with their contents, for a model that pools as this one does: settings,
+    /// and the weights of dense modules. None for any other model.
+    pub fn modules(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let Some(source) = &self.directory else { return Ok(vec![]) };
+        let mut found = Vec::new();
+        for folder in sentence::folders(source)? {
+            for name in ["config.json", SINGLE].map(|name| format!("{folder}/{name}")) {
+                found.extend(source.read(&name)?.map(|content| (name, content)));
+            }
+        }
+        Ok(found)
+    }
+
     /// Writes the model as a Hugging Face directory: `config.json` and the tokenizer's files byte for byte, the weights
     /// bit for bit (in one file if any were replaced), and `sparing.json` if anything is economised. An existing model
-    /// directory is replaced as a whole; one that holds other things is left alone, with an error.
+    /// directory is replaced as a whole; one that holds anything else is left alone, with an error.
     pub fn save(&self, directory: &Path) -> Result<(), Error> {
-        let Some(source) = &self.directory else {
-            return Err(Error::new("a model made in memory has no config.json to save; use write_directory"));
-        };
+        let source = self.source()?;
         let mut out = Replacement::begin(directory)?;
+        self.put(source, &mut out)?;
+        out.finish()
+    }
+
+    /// [`Model::save`] in the place of nothing: where something is by now, the model goes beside it, under the first of
+    /// `name-2`, `name-3` and so on that is free. Returns where it is.
+    pub fn save_beside(&self, directory: &Path) -> Result<PathBuf, Error> {
+        let source = self.source()?;
+        let mut out = Replacement::beside(directory)?;
+        self.put(source, &mut out)?;
+        out.finish_beside()
+    }
+
+    fn source(&self) -> Result<&Directory, Error> {
+        let made = || Error::new("a model made in memory has no config.json to save; use write_directory");
+        self.directory.as_deref().ok_or_else(made)
+    }
+
+    fn put(&self, source: &Directory, out: &mut Replacement) -> Result<(), Error> {
         for name in COMPANIONS {
             if let Some(content) = source.read(name)? {
                 out.write(name, &content)?;
@@ -75,7 +88,7 @@ impl Model {
         if let Some(plan) = self.plan.to_file()? {
             out.write("sparing.json", &plan)?;
         }
-        out.finish()
+        Ok(())
     }
 }
 
@@ -107,12 +120,27 @@ pub fn check_replaceable(target: &Path) -> Result<(), Error> {
         _ => {}
     }
     check_writable(target)?;
-    let occupied = target.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
-    if occupied && !target.join("config.json").is_file() {
-        let why = "is not empty and not a model directory; give another one to write to";
-        return Err(Error::new(format!("{}: {why}", target.display())));
+    if target.is_dir() { check_contents(target, target) } else { Ok(()) }
+}
+
+/// Refuses a directory with anything in it that is not a saved model's. `name`: what to call it, wherever it is now.
+fn check_contents(directory: &Path, name: &Path) -> Result<(), Error> {
+    let name = name.display();
+    let unread = |e: std::io::Error| Error::new(format!("{name}: cannot be read ({e}); give another directory"));
+    match contents::stranger(directory).map_err(unread)? {
+        Some(stranger) => Err(Error::new(format!(
+            "{name}: holds {}, which would be lost, so it is not a model directory; give another one to write to",
+            stranger.display()
+        ))),
+        None if is_empty(directory) || contents::is_model(directory) => Ok(()),
+        None => {
+            Err(Error::new(format!("{name}: is not empty and not a model directory; give another one to write to")))
+        }
     }
-    Ok(())
+}
+
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Refuses a place that nothing can be made beside.
@@ -144,9 +172,15 @@ struct Replacement {
 }
 
 impl Replacement {
+    /// Of what is there, which must be nothing or a model.
     fn begin(target: &Path) -> Result<Replacement, Error> {
+        check_replaceable(target)?;
+        Replacement::beside(target)
+    }
+
+    /// Of nothing: whatever is there stays.
+    fn beside(target: &Path) -> Result<Replacement, Error> {
         let target = plain(target);
-        check_replaceable(&target)?;
         let beside = sibling(&target, "partial")?;
         let parent = beside.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).and_then(|()| fs::create_dir(&beside)).map_err(|e| unwritable(&beside, &e))?;
@@ -181,6 +215,11 @@ impl Replacement {
         let old = if self.target.exists() {
             let old = sibling(&self.target, "old")?;
             fs::rename(&self.target, &old).map_err(|e| failed(&e))?;
+            // Something may have come in since it was looked at. Nobody puts anything in here.
+            if let Err(stranger) = check_contents(&old, &self.target) {
+                fs::rename(&old, &self.target).map_err(|e| failed(&e))?;
+                return Err(stranger);
+            }
             Some(old)
         } else {
             None
@@ -191,13 +230,55 @@ impl Replacement {
             }
             return Err(failed(&e));
         }
-        if let Some(parent) = self.target.parent().filter(|p| !p.as_os_str().is_empty()) {
-            sync(parent).map_err(|e| failed(&e))?;
-        }
+        sync_above(&self.target).map_err(|e| failed(&e))?;
         if let Some(old) = old {
             fs::remove_dir_all(&old).map_err(|e| failed(&e))?;
         }
         Ok(())
+    }
+
+    /// Puts it where nothing is: the target, or the first free name beside it.
+    fn finish_beside(self) -> Result<PathBuf, Error> {
+        sync(&self.beside).map_err(|e| unwritable(&self.target, &e))?;
+        let mut number = 1;
+        loop {
+            let place = numbered(&self.target, number);
+            if self.put(&place).map_err(|e| unwritable(&place, &e))? {
+                return Ok(place);
+            }
+            number += 1;
+        }
+    }
+
+    /// False where something is.
+    fn put(&self, place: &Path) -> std::io::Result<bool> {
+        let is_taken = || fs::symlink_metadata(place).is_ok();
+        clear(place);
+        if is_taken() {
+            return Ok(false);
+        }
+        // Nothing can be renamed onto a directory with something in it: of two that come at the same time, one goes on.
+        match fs::rename(&self.beside, place) {
+            Err(_) if is_taken() => Ok(false),
+            renamed => renamed.and_then(|()| sync_above(place)).map(|()| true),
+        }
+    }
+}
+
+/// `name`, `name-2`, `name-3`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    if number > 1 {
+        name.push(format!("-{number}"));
+    }
+    path.with_file_name(name)
+}
+
+/// Makes way where nothing is lost by it: an empty directory, or a link to one.
+fn clear(place: &Path) {
+    if is_empty(place) {
+        // If it stays, the place is taken.
+        let _ = fs::remove_dir(place).or_else(|_| fs::remove_file(place));
     }
 }
 
@@ -217,6 +298,11 @@ fn sibling(path: &Path, kind: &str) -> Result<PathBuf, Error> {
 /// Flushes a directory's entries (where the system can).
 fn sync(directory: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+/// Flushes the entries of the directory that something is in.
+fn sync_above(path: &Path) -> std::io::Result<()> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync)
 }
 
 fn unwritable(path: &Path, e: &std::io::Error) -> Error {

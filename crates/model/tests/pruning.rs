@@ -108,6 +108,36 @@ fn edits_that_make_no_sense_are_refused_in_one_line() {
     assert!(refused(&gone, &one(LayerEdit { output: numbers, ..LayerEdit::default() })).contains("8 new numbers"));
 }
 
+/// What makes up for heads that are gone is put where they went, once for all layers that share it.
+#[test]
+fn layers_that_share_a_tensor_get_the_same_new_numbers() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/albert-classify");
+    let model = Model::load(&path).unwrap();
+    let output = &model.architecture.layers[0].attention.output;
+    let (outputs, inputs) = (output.outputs, 2 * model.architecture.layers[0].attention.head_width);
+    let edits = |number: &dyn Fn(usize) -> f32, heads: &dyn Fn(usize) -> Vec<usize>| {
+        let edit = |layer: usize| {
+            let numbers = NewNumbers {
+                weight: Some(vec![number(layer); outputs * inputs]),
+                bias: Some(vec![number(layer); outputs]),
+            };
+            let ffn =
+                FfnEdit { neurons: Some((0..20).collect()), down: NewNumbers { weight: None, ..numbers.clone() } };
+            (layer, LayerEdit { heads: Some(heads(layer)), output: numbers, ffns: [(0, ffn)].into() })
+        };
+        Edits { layers: (0..model.architecture.layers.len()).map(edit).collect() }
+    };
+    let pruned = model.pruned(&edits(&|_| 7.0, &|_| vec![0, 2])).unwrap();
+    let map = &pruned.architecture.layers[1].attention.output;
+    assert_eq!(pruned.weights.matrix(map).unwrap(), vec![7.0; outputs * inputs]);
+    assert_eq!(pruned.architecture.layers[2].ffns[0].up.outputs, 20);
+    let other_numbers = refused(&model, &edits(&|layer| layer as f32, &|_| vec![0, 2]));
+    let other_heads = refused(&model, &edits(&|_| 7.0, &|layer| vec![layer.min(1), 2]));
+    for told in [other_numbers, other_heads] {
+        assert!(told.starts_with("layer 1: tensor") && told.contains("is shared by layers"), "{told}");
+    }
+}
+
 #[test]
 fn heads_keep_their_names_and_neurons_get_new_ones() {
     let model = bert();

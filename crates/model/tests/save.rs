@@ -96,6 +96,46 @@ fn directories_with_other_things_are_left_alone() {
 }
 
 #[test]
+fn a_model_with_something_else_beside_it_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("model");
+    write_bert(&target);
+    let model = Model::load(&target).unwrap();
+    // What came with it is replaced with it.
+    std::fs::write(target.join("LICENSE"), "").unwrap();
+    model.save(&target).unwrap();
+    assert!(!target.join("LICENSE").exists());
+    std::fs::create_dir(target.join("drafts")).unwrap();
+    let before = names(&target);
+    let message = model.save(&target).err().unwrap().to_string();
+    assert!(message.contains("model: holds drafts") && message.contains("not a model directory"), "{message}");
+    assert_eq!((names(&target), names(folder.path())), (before, vec!["model".to_string()]));
+}
+
+#[test]
+fn beside_what_is_there_nothing_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    write_bert(&at("first"));
+    let model = Model::load(&at("first")).unwrap();
+    assert_eq!(model.save_beside(&at("a")).unwrap(), at("a"));
+    std::fs::create_dir(at("a-3")).unwrap();
+    std::fs::write(at("a-4"), "").unwrap();
+    // Taken; free; empty, which is as good as free; taken by a file.
+    assert_eq!(model.save_beside(&at("a/")).unwrap(), at("a-2"));
+    assert_eq!(model.save_beside(&at("a")).unwrap(), at("a-3"));
+    assert_eq!(model.save_beside(&at("a")).unwrap(), at("a-5"));
+    assert_eq!(names(folder.path()), ["a", "a-2", "a-3", "a-4", "a-5", "first"]);
+    assert_eq!(names(&at("a-3")), names(&at("first")));
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("nothing", at("link")).unwrap();
+        assert_eq!(model.save_beside(&at("link")).unwrap(), at("link-2"));
+        assert!(std::fs::symlink_metadata(at("link")).unwrap().is_symlink());
+    }
+}
+
+#[test]
 fn a_model_made_in_memory_has_nothing_to_save() {
     let model = load(files(&bert_config(), &bert_tensors(""))).unwrap();
     let bare = Model::new(model.architecture, model.plan, model.weights);

@@ -26,7 +26,8 @@ pub struct Calibrator {
 struct Statistics {
     heads: usize,
     width: usize,
-    value: PackedMatrix,
+    /// `None` where no heads are left.
+    value: Option<PackedMatrix>,
     count: f64,
     sum: Vec<f64>,
     squares: Vec<f64>,
@@ -60,10 +61,14 @@ impl Calibrator {
             }
             let a = &layer.attention;
             let (heads, width, inputs) = (a.heads, a.head_width, a.value.inputs);
+            let value = match heads {
+                0 => None,
+                _ => Some(PackedMatrix::pack(&model.weights.matrix(&a.value)?, heads * width, inputs, Format::F32)),
+            };
             layers.push(Statistics {
                 heads,
                 width,
-                value: PackedMatrix::pack(&model.weights.matrix(&a.value)?, heads * width, inputs, Format::F32),
+                value,
                 count: 0.0,
                 sum: vec![0.0; inputs],
                 squares: vec![0.0; inputs],
@@ -131,6 +136,7 @@ impl Calibrator {
 
 impl Statistics {
     fn add(&mut self, rows: &[f32]) {
+        let Some(value) = &self.value else { return };
         let inputs = self.sum.len();
         let all = self.heads * self.width;
         let count = rows.len() / inputs;
@@ -143,7 +149,7 @@ impl Statistics {
         }
         self.values.resize(count * all, 0.0);
         let out = RowsMut::f32(&mut self.values, all);
-        gemm(Rows::f32(rows, inputs), &self.value, &Epilogue::default(), out, &mut self.scratch);
+        gemm(Rows::f32(rows, inputs), value, &Epilogue::default(), out, &mut self.scratch);
         for row in self.values.chunks_exact(all) {
             for (sum, y) in self.value_sum.iter_mut().zip(row) {
                 *sum += *y as f64;

@@ -21,9 +21,7 @@ pub use owned::OwnedTensor;
 pub(crate) use owned::serialise;
 pub use quantized::{Quantized, ScaleAxis, Scales};
 pub use safetensors::Dtype;
-#[cfg(feature = "hub")]
-pub(crate) use shards::shards as shard_names;
-pub(crate) use shards::{INDEX, SINGLE, is_plain_name};
+pub(crate) use shards::{INDEX, SINGLE, is_plain_name, shards as shard_names};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
