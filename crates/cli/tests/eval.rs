@@ -22,6 +22,37 @@ fn a_table_is_scored_with_an_interval() {
 }
 
 #[test]
+fn rows_that_cannot_be_scored_and_a_missing_label_are_told_of() {
+    let model = fixture("bert-classify-text");
+    let (_folder, csv) = file("mine.csv", format!("{TABLE},one\n \t,two\nhalf a row,\n"));
+    let ran = sparing(&["eval", &model, "--data", &csv, "--json"]);
+    assert!(ran.err.contains("mine.csv: 2 rows without text and 1 without a label left out"), "{}", ran.err);
+    assert_eq!(ran.json()["examples"], 4);
+    let (_folder, csv) = file("other.csv", "text,verdict\na film,zero\n");
+    let told = sparing(&["eval", &model, "--data", &csv]).error(1);
+    assert!(told.ends_with("no column looks like a label; name it with --label (there are: text, verdict)"), "{told}");
+}
+
+#[test]
+fn a_score_below_the_most_frequent_label_is_doubted() {
+    let model = fixture("bert-classify-text");
+    let (folder, csv) = file("mine.csv", TABLE);
+    let path = folder.path().join("predictions.jsonl");
+    sparing(&["eval", &model, "--data", &csv, "--predictions", path.to_str().unwrap()]).ok();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let given: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    // Numbers of what the model does not say.
+    let (wrong, name) = if given["predicted_label"] == "zero" { (1, "one") } else { (0, "zero") };
+    let (_folder, csv) = file("wrong.csv", format!("text,label\na film,{wrong}\n"));
+    let ran = sparing(&["eval", &model, "--data", &csv, "--json"]);
+    let told =
+        format!("warning: 0.0% right, less than always answering \"{name}\" (100.0%): is --label the right column");
+    assert!(ran.err.contains(&told), "{}", ran.err);
+    assert!(ran.err.contains("are 0, 1, 2 the model's zero, one, two?"), "{}", ran.err);
+    ran.json();
+}
+
+#[test]
 fn predictions_are_written_whole() {
     let model = fixture("bert-classify-text");
     let (folder, csv) = file("mine.csv", TABLE);

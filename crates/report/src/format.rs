@@ -47,6 +47,15 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
+/// `1 core`, `8 cores`; nothing where they are not known.
+pub(crate) fn cores(cores: usize) -> String {
+    match cores {
+        0 => String::new(),
+        1 => "1 core".to_owned(),
+        n => format!("{n} cores"),
+    }
+}
+
 /// `1.92×`.
 pub(crate) fn ratio(ratio: f64) -> String {
     if ratio.is_finite() { format!("{}×", significant(ratio)) } else { NONE.into() }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The outcome in one sentence, and what to think of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Headline {
-    /// Plain words: "1.9× faster (1.8 to 2.0), 2.1× smaller, 0.20 points lower on unseen data: within your budget of 0.5%".
+    /// Plain words: "1.9× faster (1.8 to 2.0), 2.1× smaller, 0.20 points (0.2%) lower on unseen data: within your budget of 0.5%".
     pub sentence: String,
     /// Whether that is what was asked for.
     pub verdict: Verdict,
@@ -73,18 +73,24 @@ impl Report {
             Some(true) if unseen && self.is_blind() => {
                 let rows = count(self.task.report_rows);
                 (
-                    format!("{}: {rows} unseen rows are too few to tell a loss of {budget}.", first_upper(&outcome)),
+                    format!(
+                        "Not known whether it keeps your budget of {budget}, for {rows} unseen rows are too few to tell: {outcome}."
+                    ),
                     Verdict::Unknown,
                 )
             }
             Some(true) => (format!("{}: within your budget of {budget}.", first_upper(&outcome)), Verdict::Within),
-            Some(false) if unseen => (
-                format!(
-                    "{}: beyond your budget of {budget}, although the search data were within it.",
-                    first_upper(&outcome)
-                ),
-                Verdict::Beyond,
-            ),
+            Some(false) if unseen => {
+                let searched = self.relative_loss(self.baseline.search_score, chosen.search_score);
+                let searched = match searched <= self.budget + 1e-9 {
+                    true => ", although the search data were within it".to_owned(),
+                    // It was let pass all the same, within a standard error.
+                    false => {
+                        format!("; on the search data {} was lost, which could have been luck", percent(searched, 1))
+                    }
+                };
+                (format!("{}: beyond your budget of {budget}{searched}.", first_upper(&outcome)), Verdict::Beyond)
+            }
             Some(false) => (format!("{}: beyond your budget of {budget}.", first_upper(&outcome)), Verdict::Beyond),
         };
         Headline { sentence, verdict, doubt: self.doubt(chosen) }
@@ -103,7 +109,7 @@ impl Report {
             self.chosen().and_then(|chosen| self.loss(chosen)).filter(|loss| loss.unseen).map(|loss| loss.relative);
     }
 
-    /// "1.9× faster (1.8 to 2.0), 2.1× smaller, 0.20 points lower on unseen data".
+    /// "1.9× faster (1.8 to 2.0), 2.1× smaller, 0.20 points (0.2%) lower on unseen data".
     fn outcome(&self, chosen: &Candidate) -> String {
         let mut time = compared(chosen.time_ratio, "faster", "slower", "as fast as before");
         if let Some(interval) = chosen.time_interval.filter(|_| chosen.time_ratio >= 1.0) {
@@ -153,7 +159,7 @@ impl Report {
 }
 
 impl Loss {
-    /// "0.20 points lower on unseen data".
+    /// "0.20 points (0.2%) lower on unseen data".
     fn words(&self, metric: &Metric) -> String {
         let place = if self.unseen { "on unseen data" } else { "on the search data" };
         let size = metric.size_of(self.change);
@@ -162,7 +168,8 @@ impl Loss {
         }
         let direction = if self.change > 0.0 { "higher" } else { "lower" };
         match metric.is_share {
-            true => format!("{size} points {direction} {place}"),
+            // The budget is a share of the score.
+            true => format!("{size} points ({}) {direction} {place}", percent(self.relative.abs(), 1)),
             false => format!("{} {size} {direction} {place}", metric.name),
         }
     }
@@ -225,12 +232,13 @@ mod tests {
     #[test]
     fn every_outcome_is_said_as_it_is() {
         let mut report = report();
-        let within = "1.90× faster, 2.10× smaller, 0.20 points lower on unseen data: within your budget of 0.5%.";
+        let within =
+            "1.90× faster, 2.10× smaller, 0.20 points (0.2%) lower on unseen data: within your budget of 0.5%.";
         assert_eq!(said(&report), (within.into(), Verdict::Within));
 
         report.task.report_rows = 60;
         report.candidates[0].score = Some(0.912);
-        let blind = "1.90× faster, 2.10× smaller, the same accuracy on unseen data: 60 unseen rows are too few to tell a loss of 0.5%.";
+        let blind = "Not known whether it keeps your budget of 0.5%, for 60 unseen rows are too few to tell: 1.90× faster, 2.10× smaller, the same accuracy on unseen data.";
         assert_eq!(said(&report), (blind.into(), Verdict::Unknown));
         (report.task.report_rows, report.candidates[0].score) = (872, Some(0.910));
 
@@ -239,7 +247,14 @@ mod tests {
         report.focus = Focus::Speed;
 
         report.candidates[0].score = Some(0.905);
-        let beyond = "1.90× faster, 2.10× smaller, 0.70 points lower on unseen data: beyond your budget of 0.5%, although the search data were within it.";
+        report.candidates[0].search_score = 0.906;
+        assert!(
+            said(&report)
+                .0
+                .ends_with("beyond your budget of 0.5%; on the search data 0.7% was lost, which could have been luck.")
+        );
+        report.candidates[0].search_score = 0.910;
+        let beyond = "1.90× faster, 2.10× smaller, 0.70 points (0.8%) lower on unseen data: beyond your budget of 0.5%, although the search data were within it.";
         assert_eq!(said(&report), (beyond.into(), Verdict::Beyond));
 
         report.candidates[0].score = None;

@@ -154,6 +154,34 @@ fn what_is_foreseen_is_marked_and_the_verdict_is_said_once() {
 }
 
 #[test]
+fn the_chosen_one_is_in_the_table_of_the_frontier_whatever_beats_it() {
+    let mut report = example();
+    let chosen = report.chosen.unwrap();
+    report.candidates[chosen].on_frontier = false;
+    let page = report.html();
+    let document = parsed(&page);
+    let named = |node: &roxmltree::Node<'_, '_>| node.attribute("aria-label") == Some("The frontier");
+    let table = document.descendants().find(named).unwrap();
+    let marked = table.descendants().filter(|node| node.attribute("class") == Some("chosen"));
+    assert_eq!(marked.count(), 1);
+    assert!(words(&page).contains("The chosen one is here too"));
+    assert!(!words(&example().html()).contains("The chosen one is here too"));
+}
+
+#[test]
+fn parts_have_colours_of_their_own_and_are_explained() {
+    let mut report = example();
+    let part = |i: usize| PartTime { part: if i == 8 { "importance".into() } else { format!("part {i}") }, ms: 1.0 };
+    (report.parts_before, report.parts_after) = ((0..9).map(part).collect(), Vec::new());
+    let page = report.html();
+    for i in 0..9 {
+        assert_eq!(page.matches(&format!("class=\"swatch part{i}\"")).count(), 1, "{i}");
+        assert_eq!(page.matches(&format!(".swatch.part{i} {{")).count(), 1, "{i}");
+    }
+    assert!(words(&page).contains("what choosing tokens costs"));
+}
+
+#[test]
 fn hostile_text_stays_text() {
     let report = hostile();
     let page = report.html();
@@ -293,6 +321,9 @@ fn the_card_says_what_the_hub_reads() {
     assert!(card.contains("      value: 0.9106\n") && card.contains("91.06% (89.1 to 92.8)"));
     assert!(card.contains("    sparing optimize example/bert-base-sst2 --task sst2"));
     assert!(card.contains("other programs fail to load them"));
+    let mut single = example();
+    single.machine.cores = 1;
+    assert!(single.card(&base).contains(", 1 core, "));
     // A directory has no name on the Hub; what it was made from has.
     let mut local = example();
     local.model.hub = None;

@@ -155,6 +155,10 @@ impl AnswerScorer {
 }
 
 impl Scorer for AnswerScorer {
+    fn example(&self, unit: usize) -> Option<usize> {
+        Some(self.windows[unit].0)
+    }
+
     fn take(&mut self, unit: usize, output: &[f32], width: usize) -> Result<(), Error> {
         let (question, window, encoded) = &self.windows[unit];
         if width != 2 || output.len() != 2 * encoded.sequence.ids.len() {

@@ -61,6 +61,8 @@ pub struct Dataset {
     pub place: &'static str,
     /// The column the labels come from.
     pub label_column: String,
+    /// The columns of the user's own table; none of an official file, whose columns are not for the user to name.
+    pub columns: Vec<String>,
     /// The examples in the file's order.
     pub examples: Vec<Example>,
     /// What the user should be told: guessed columns, rows left out.
@@ -123,16 +125,19 @@ impl Dataset {
 
     /// Data that comes with the program: the SST-2 development set under the name `sst2`.
     pub fn builtin(name: &str, select: &Select) -> Result<Dataset, Error> {
-        let text = match Task::parse(name) {
-            Ok(Task::Sst2) => include_str!("../data/sst2-dev.tsv"),
-            _ => {
-                return Err(Error::new(format!(
-                    "no built-in data is called {name:?}; there is sst2 (give --data for the others)"
-                )));
-            }
-        };
-        let lines = crate::source::Lines::new("sst2-dev.tsv (built in)".into(), Box::new(text.as_bytes()));
-        glue::parse(Task::Sst2, "sst2-dev.tsv (built in)".into(), lines, Split::Dev, select)?.finish(select)
+        match Task::parse(name) {
+            Ok(Task::Sst2) => sst2("sst2-dev.tsv (built in)", include_str!("../data/sst2-dev.tsv"), Split::Dev, select),
+            _ => Err(Error::new(format!(
+                "no built-in data is called {name:?}; there is sst2 (give --data for the others)"
+            ))),
+        }
+    }
+
+    /// Some rows of the train set that belongs to [`Dataset::builtin`]'s, under the same name; `None` for any other.
+    pub fn builtin_train(name: &str, select: &Select) -> Option<Dataset> {
+        let text = include_str!("../data/sst2-train-512.tsv");
+        let is_there = Task::parse(name).is_ok_and(|task| task == Task::Sst2);
+        is_there.then(|| sst2("sst2-train-512.tsv (built in)", text, Split::Train, select).ok()).flatten()
     }
 
     /// Takes half of the examples out, drawn at random: what is measured on them says something of the others.
@@ -174,6 +179,12 @@ impl Dataset {
     }
 }
 
+/// Reads a built-in file of SST-2.
+fn sst2(source: &str, text: &'static str, split: Split, select: &Select) -> Result<Dataset, Error> {
+    let lines = crate::source::Lines::new(source.into(), Box::new(text.as_bytes()));
+    glue::parse(Task::Sst2, source.into(), lines, split, select)?.finish(select)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +198,16 @@ mod tests {
         assert_eq!(data.examples[1].text, "unflinchingly bleak and desperate ");
         assert_eq!(data.examples[1].line, 3);
         assert!(Dataset::builtin("rte", &Select::default()).is_err());
+    }
+
+    #[test]
+    fn built_in_texts_to_calibrate_with_are_no_dev_rows() {
+        let texts = |data: &Dataset| data.examples.iter().map(|e| e.text.trim().to_string()).collect::<Vec<_>>();
+        let train = texts(&Dataset::builtin_train("sst2", &Select::default()).unwrap());
+        assert_eq!(train.len(), 512);
+        let dev = texts(&Dataset::builtin("sst2", &Select::default()).unwrap());
+        assert!(train.iter().all(|text| !dev.contains(text)));
+        assert!(Dataset::builtin_train("rte", &Select::default()).is_none());
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub fn evaluate(
     let spent = batches::run(&[executor], &units, options.tokens_per_batch, progress, |group, outputs| {
         let outputs = &outputs[0];
         for (&unit, output) in group.iter().zip(&outputs.sequences) {
+            if let Some(example) = scorer.example(unit) {
+                scorer::check_numbers(output, &|| dataset.at(&dataset.examples[example]))?;
+            }
             scorer.take(unit, output, outputs.width)?;
         }
         Ok(())

@@ -46,7 +46,8 @@ pub(crate) fn architecture(kind: HeadKind, labels: &[&str]) -> Architecture {
 }
 
 fn dataset(task: Task, examples: Vec<Example>) -> Dataset {
-    Dataset { task, source: "f".into(), place: "line", label_column: "label".into(), examples, notes: vec![] }
+    let (source, label_column) = ("f".into(), "label".into());
+    Dataset { task, source, place: "line", label_column, columns: vec![], examples, notes: vec![] }
 }
 
 fn example(text: &str, pair: Option<&str>, label: Label) -> Example {
@@ -147,6 +148,38 @@ fn heads_that_do_not_suit_are_refused() {
     let nan = Fake(2, |_: &Sequence, _: &[usize]| vec![f32::NAN; 2]);
     let e = run(&nan, HeadKind::Classify, &["a", "b"], &data).unwrap_err();
     assert!(e.contains("NaN") && !e.contains('\n'));
+}
+
+/// Whatever the head, what is not a number is no outcome, and the row is named that it came of.
+#[test]
+fn rows_whose_output_is_not_a_number_are_named() {
+    // Long texts overflow.
+    let number = |s: &Sequence| if s.ids.len() > 4 { f32::NAN } else { 0.5 };
+    let once = Fake(2, |s: &Sequence, _: &[usize]| vec![number(s); 2]);
+    let rows = Fake(2, |s: &Sequence, rows: &[usize]| vec![number(s); 2 * rows.len()]);
+    let line = |line, text: &str, pair, label| Example { line, ..example(text, pair, label) };
+    let long = "x y z w v u";
+    let labelled = |label: &str| vec![line(2, "x", None, one(label)), line(3, long, None, one(label))];
+    // Words of one letter, a space between them.
+    let tags = |text: &str| {
+        let words: Vec<(usize, usize)> = (0..text.len()).step_by(2).map(|at| (at, at + 1)).collect();
+        Label::Tags { tags: vec!["a".into(); words.len()], words }
+    };
+    for (executor, kind, examples) in [
+        (&once as &dyn Executor, HeadKind::Classify, labelled("a")),
+        (&once, HeadKind::MultiLabel, labelled("a|b")),
+        (&rows, HeadKind::TokenClassify, vec![line(2, "x", None, tags("x")), line(3, long, None, tags(long))]),
+        (&rows, HeadKind::Answer, vec![line(3, "x", Some(long), answers(&["y"]))]),
+        (
+            &once,
+            HeadKind::Embed { normalise: false },
+            vec![line(2, "x", Some("y"), one("1")), line(3, "x", Some(long), one("2"))],
+        ),
+    ] {
+        let message = run(executor, kind, &["a", "b"], &dataset(Task::Own, examples)).unwrap_err();
+        assert!(message.starts_with("f line 3: the model's output is not a number"), "{kind:?}: {message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
 }
 
 #[test]

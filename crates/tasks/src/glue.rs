@@ -141,7 +141,8 @@ pub(crate) fn parse(
     if short > 0 {
         notes.push(format!("{source}: {short} rows with too few columns left out, as the reference does"));
     }
-    Ok(Dataset { task, source, place: "line", label_column: layout.label.into(), examples, notes })
+    let label_column = layout.label.into();
+    Ok(Dataset { task, source, place: "line", label_column, columns: Vec::new(), examples, notes })
 }
 
 /// Is this a label of the task?

@@ -20,6 +20,17 @@ pub enum Gold {
     Text,
 }
 
+impl Gold {
+    /// Whether a text is its own target for this head: labels are neither needed nor looked at.
+    pub fn is_text(kind: HeadKind) -> bool {
+        matches!(kind, HeadKind::CausalLm | HeadKind::MaskedLm)
+    }
+}
+
+/// What to do with a model that embeds, where there is no similarity of two texts to score it by.
+pub(crate) const NO_CLASSIFIER: &str = "this model embeds texts and has no classifier: make one with sparing train finetune, \
+                                        or give pairs with a similarity (--pair, a number in --label)";
+
 impl Dataset {
     /// What is right for each example, in the order of the model's labels. What the user should be told is added to `notes`.
     pub fn gold(&self, kind: HeadKind, labels: &[String], notes: &mut Vec<String>) -> Result<Vec<Gold>, Error> {
@@ -35,10 +46,10 @@ impl Dataset {
         };
         let one = |text: &str| names.find(text).ok_or_else(|| wrong(names.unknown(text)));
         match (kind, &example.label) {
-            (HeadKind::CausalLm | HeadKind::MaskedLm, _) => Ok(Gold::Text),
-            (_, Label::None) => {
-                Err(wrong("no label, so there is nothing to score against (name the column with --label)".into()))
-            }
+            (kind, _) if Gold::is_text(kind) => Ok(Gold::Text),
+            (_, Label::None) => Err(self.no_label_column().unwrap_or_else(|| {
+                wrong("no label, so there is nothing to score against (name the column with --label)".into())
+            })),
             (HeadKind::Classify, Label::One(text)) => Ok(Gold::Class(one(text)?)),
             (HeadKind::Classify, Label::Many(list)) if list.len() == 1 => Ok(Gold::Class(one(&list[0])?)),
             (HeadKind::MultiLabel, Label::One(text)) => {
@@ -48,6 +59,9 @@ impl Dataset {
             (HeadKind::MultiLabel, Label::Many(list)) => set(list.iter().map(|t| one(t)).collect::<Result<_, _>>()?),
             (HeadKind::Regress | HeadKind::Embed { .. }, Label::One(text)) => match text.parse::<f64>() {
                 Ok(score) if score.is_finite() => Ok(Gold::Score(score)),
+                _ if kind != HeadKind::Regress => {
+                    Err(wrong(format!("{} is not a number; {NO_CLASSIFIER}", short(text))))
+                }
                 _ => Err(wrong(format!("{} is not a number", short(text)))),
             },
             (HeadKind::TokenClassify, Label::Tags { words, tags }) => {
@@ -57,6 +71,7 @@ impl Dataset {
             (HeadKind::Answer, Label::Answers(answers)) => {
                 Ok(Gold::Answers(answers.iter().map(|a| a.text.clone()).collect()))
             }
+            (HeadKind::Embed { .. }, _) => Err(wrong(NO_CLASSIFIER.into())),
             (kind, _) => {
                 Err(wrong(format!("labels of this kind cannot be scored with a model that {}", what_it_does(kind))))
             }
@@ -143,7 +158,10 @@ impl Names {
     }
 
     fn unknown(&self, text: &str) -> String {
-        format!("label {} is not one of the model's {} ({})", short(text), self.order.len(), self.shown)
+        let Names { order, shown, .. } = self;
+        let (label, count) = (short(text), order.len());
+        let accepted = "names in any case, LABEL_n and numbers from 0 are understood";
+        format!("label {label} is not one of the model's {count} ({shown}); {accepted}")
     }
 }
 
@@ -183,6 +201,7 @@ mod tests {
             source: "f.csv".into(),
             place: "line",
             label_column: "label".into(),
+            columns: vec![],
             examples: labels.iter().enumerate().map(example).collect(),
             notes: vec![],
         }
@@ -236,7 +255,8 @@ mod tests {
     fn unknown_labels_are_named() {
         assert_eq!(
             classes(Task::Own, &["0", "great"], &["bad", "good"]).unwrap_err(),
-            "f.csv line 3, column label: label \"great\" is not one of the model's 2 (bad, good)"
+            "f.csv line 3, column label: label \"great\" is not one of the model's 2 (bad, good); \
+             names in any case, LABEL_n and numbers from 0 are understood"
         );
         assert!(classes(Task::Own, &["2"], &["bad", "good"]).is_err());
         assert!(classes(Task::Own, &["-1"], &["bad", "good"]).is_err());
@@ -259,5 +279,9 @@ mod tests {
         let scores = data(Task::Own, &ones(&["1.5", "x"]));
         let e = scores.gold(HeadKind::Regress, &[], &mut vec![]).unwrap_err();
         assert_eq!(e.to_string(), "f.csv line 3, column label: \"x\" is not a number");
+        // Whoever gives words to a model that embeds wants a classifier.
+        let embeds = HeadKind::Embed { normalise: true };
+        let e = scores.gold(embeds, &[], &mut vec![]).unwrap_err().to_string();
+        assert!(e.contains("has no classifier: make one with sparing train finetune"), "{e}");
     }
 }

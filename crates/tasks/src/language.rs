@@ -27,6 +27,7 @@ pub(crate) fn read(path: &Path, split: Split, select: &Select) -> Result<Dataset
         source,
         place: "line",
         label_column: String::new(),
+        columns: Vec::new(),
         examples: vec![Example { text, label: Label::None, line: 1, ..Example::default() }],
         notes: Vec::new(),
     })

@@ -30,6 +30,7 @@ mod perplexity;
 mod prepared;
 mod random;
 mod report;
+mod scorable;
 mod scorer;
 mod source;
 mod squad;

@@ -134,6 +134,10 @@ fn words(text: &str, from: usize, to: usize) -> usize {
 }
 
 impl Scorer for LossScorer {
+    fn example(&self, _: usize) -> Option<usize> {
+        None
+    }
+
     fn take(&mut self, unit: usize, output: &[f32], width: usize) -> Result<(), Error> {
         let window = &self.windows[unit];
         let (mut nats, mut right) = (0.0, 0);

@@ -49,6 +49,16 @@ pub struct Value {
 }
 
 impl Report {
+    /// The class that is right most often, and how often: what is right without reading. `None` for other answers than classes.
+    pub fn most_frequent(&self) -> Option<(usize, usize)> {
+        let mut counts = std::collections::BTreeMap::new();
+        for outcome in &self.outcomes {
+            let Outcome::Class { gold, .. } = outcome else { return None };
+            *counts.entry(*gold).or_insert(0) += 1;
+        }
+        counts.into_iter().max_by_key(|(class, count)| (*count, std::cmp::Reverse(*class)))
+    }
+
     /// The task's first metric. A report always has one.
     pub fn headline(&self) -> &Value {
         &self.values[0]

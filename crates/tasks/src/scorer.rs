@@ -2,6 +2,7 @@
 
 use crate::batches::Unit;
 use crate::encode::{Encode, encode_all};
+use crate::gold::NO_CLASSIFIER;
 use crate::metrics::entities;
 use crate::outcome::Outcome;
 use crate::{Dataset, Gold};
@@ -9,11 +10,23 @@ use sparing_model::{Error, HeadKind};
 
 /// Turns outputs into outcomes. The units it is for were made with it.
 pub(crate) trait Scorer {
+    /// The number of the example whose answer a unit gives; `None` where all there is is a loss, which may be anything.
+    fn example(&self, unit: usize) -> Option<usize>;
+
     /// Takes the output of one unit: rows of `width` numbers.
     fn take(&mut self, unit: usize, output: &[f32], width: usize) -> Result<(), Error>;
 
     /// The number of the example and the outcome of everything that is whole, ascending.
     fn finish(self: Box<Self>) -> Vec<(usize, Outcome)>;
+}
+
+/// What is not a number is no answer, whatever would come of comparing it. `at`: where it was read.
+pub(crate) fn check_numbers(output: &[f32], at: &dyn Fn() -> String) -> Result<(), Error> {
+    if output.iter().any(|x| x.is_nan()) {
+        let why = "its weights are damaged or overflow in this precision";
+        return Err(Error::new(format!("{}: the model's output is not a number (NaN): {why}", at())));
+    }
+    Ok(())
 }
 
 /// One unit per text, cut to `limit` tokens.
@@ -36,10 +49,7 @@ pub(crate) fn separate_texts(
     let mut texts = Vec::new();
     for example in &dataset.examples {
         let Some(pair) = &example.pair else {
-            return Err(Error::new(format!(
-                "{}: an embedding model is scored on pairs of texts (name the second with --pair)",
-                dataset.at(example)
-            )));
+            return Err(Error::new(format!("{}: no second text; {NO_CLASSIFIER}", dataset.at(example))));
         };
         texts.push((example.text.as_str(), None));
         texts.push((pair.as_str(), None));
@@ -57,6 +67,10 @@ pub(crate) struct TextScorer {
 }
 
 impl Scorer for TextScorer {
+    fn example(&self, unit: usize) -> Option<usize> {
+        Some(unit)
+    }
+
     fn take(&mut self, unit: usize, output: &[f32], width: usize) -> Result<(), Error> {
         if output.len() != width || (self.labels > 0 && width != self.labels) {
             return Err(Error::new(format!(
@@ -66,11 +80,7 @@ impl Scorer for TextScorer {
                 self.labels
             )));
         }
-        if output.iter().any(|x| x.is_nan()) {
-            return Err(Error::new(
-                "the model's output is not a number (NaN): its weights are damaged or overflow in this precision",
-            ));
-        }
+        check_numbers(output, &|| format!("example {}", unit + 1))?;
         self.outcomes[unit] = match &self.gold[unit] {
             Gold::Class(gold) => Some(Outcome::Class { gold: *gold, predicted: top(output), logits: output.to_vec() }),
             Gold::Labels(gold) => Some(Outcome::Labels {
@@ -106,6 +116,10 @@ pub(crate) struct CosineScorer {
 }
 
 impl Scorer for CosineScorer {
+    fn example(&self, unit: usize) -> Option<usize> {
+        Some(unit / 2)
+    }
+
     fn take(&mut self, unit: usize, output: &[f32], _: usize) -> Result<(), Error> {
         self.embeddings[unit] = Some(output.to_vec());
         Ok(())
@@ -182,6 +196,10 @@ impl WordScorer {
 }
 
 impl Scorer for WordScorer {
+    fn example(&self, unit: usize) -> Option<usize> {
+        Some(self.words[unit].0)
+    }
+
     fn take(&mut self, unit: usize, output: &[f32], width: usize) -> Result<(), Error> {
         if width != self.labels.len() {
             return Err(Error::new(format!("the model's head has {width} outputs, but {} labels", self.labels.len())));

@@ -88,10 +88,13 @@ impl Iterator for Lines {
 /// The error for bytes of one line that are not UTF-8.
 pub(crate) fn not_utf8(name: &str, line: usize, bytes: &[u8]) -> Error {
     let hint = if line == 1 && (bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")) {
-        "; it looks like UTF-16, save it as UTF-8".to_string()
+        "; it looks like UTF-16, save it as UTF-8, e.g. iconv -f utf-16 -t utf-8".to_string()
     } else {
         match std::str::from_utf8(bytes) {
-            Err(e) => format!(" (byte 0x{:02x} at position {})", bytes[e.valid_up_to()], e.valid_up_to() + 1),
+            Err(e) => {
+                let (at, advice) = (e.valid_up_to(), "save it as UTF-8, e.g. iconv -f windows-1252 -t utf-8");
+                format!(" (byte 0x{:02x} at position {}); {advice}", bytes[at], at + 1)
+            }
             Ok(_) => String::new(),
         }
     };
@@ -116,7 +119,9 @@ mod tests {
     #[test]
     fn bad_bytes_name_file_and_line() {
         let got = lines(b"fine\nbad \xff\n");
-        assert_eq!(got[1].as_ref().unwrap_err().to_string(), "t line 2: not valid UTF-8 (byte 0xff at position 5)");
+        let advice = "save it as UTF-8, e.g. iconv -f windows-1252 -t utf-8";
+        let told = format!("t line 2: not valid UTF-8 (byte 0xff at position 5); {advice}");
+        assert_eq!(got[1].as_ref().unwrap_err().to_string(), told);
         let got = lines(b"\xff\xfea\0");
         assert!(got[0].as_ref().unwrap_err().to_string().contains("looks like UTF-16"));
     }

@@ -180,7 +180,7 @@ fn parse_lines(task: Task, source: String, lines: Lines, select: &Select) -> Res
 }
 
 fn dataset(task: Task, source: String, place: &'static str, examples: Vec<Example>) -> Dataset {
-    Dataset { task, source, place, label_column: "answers".into(), examples, notes: Vec::new() }
+    Dataset { task, source, place, label_column: "answers".into(), columns: Vec::new(), examples, notes: Vec::new() }
 }
 
 fn example(context: String, question: Question, line: usize) -> Example {

@@ -4,7 +4,7 @@ mod base;
 
 pub use base::BaseCard;
 
-use crate::format::{NONE, bytes, confidently, count, percent, ratio, speeds, time};
+use crate::format::{NONE, bytes, confidently, cores, count, percent, ratio, speeds, time};
 use crate::{Candidate, Interval, Metric, Report};
 use std::fmt::Write;
 
@@ -157,6 +157,8 @@ impl Report {
 
     fn write_setting(&self, out: &mut String) -> std::fmt::Result {
         let machine = &self.machine;
+        let mut here = vec![plain(&machine.cpu), cores(machine.cores), plain(&machine.isa), plain(&machine.os)];
+        here.retain(|known| !known.is_empty());
         writeln!(out, "\n## Made by\n")?;
         // Indented rather than fenced: no text can end it.
         for line in self.command.lines() {
@@ -164,13 +166,10 @@ impl Report {
         }
         writeln!(
             out,
-            "\nSparing {}, seed {}, {}, {} cores, {}, {}; {}. Everything that was tried: `report.html`, `report.json`.",
+            "\nSparing {}, seed {}, {}; {}. Everything that was tried: `report.html`, `report.json`.",
             plain(&self.versions.sparing),
             self.seed,
-            plain(&machine.cpu),
-            machine.cores,
-            plain(&machine.isa),
-            plain(&machine.os),
+            here.join(", "),
             plain(&self.created)
         )
     }

@@ -11,10 +11,15 @@ pub(super) fn section(report: &Report) -> Option<Element> {
     if report.candidates.is_empty() {
         return None;
     }
-    let best = || report.candidates.iter().filter(|candidate| candidate.on_frontier);
+    let is_chosen = |candidate: &Candidate| report.chosen().is_some_and(|chosen| std::ptr::eq(chosen, candidate));
+    let best = || report.candidates.iter().filter(|candidate| candidate.on_frontier || is_chosen(candidate));
     let lead = "What nothing else beats in score, time and size at once. Times with a ~ are foreseen, not measured. For another \
                 trade run the command again with another --max-loss or --focus.";
-    let mut section = titled("The frontier", lead);
+    let beaten = match report.chosen() {
+        Some(chosen) if !chosen.on_frontier => " The chosen one is here too, though something beats it.",
+        _ => "",
+    };
+    let mut section = titled("The frontier", &format!("{lead}{beaten}"));
     if !report.criterion.is_empty() {
         let words = format!("✓ {}. The verdict at the top goes by the score on unseen rows alone.", report.criterion);
         section = section.with(Element::new("p").set("class", "lead").text(&words));

@@ -10,7 +10,7 @@ const WIDTH: f64 = 420.0;
 const BAR: f64 = 40.0;
 const ROW: f64 = 76.0;
 /// Parts that have a colour of their own.
-const COLOURS: usize = 8;
+const COLOURS: usize = 9;
 
 /// Two bars on one scale, and their numbers.
 pub(super) fn section(report: &Report) -> Option<Element> {
@@ -29,13 +29,19 @@ pub(super) fn section(report: &Report) -> Option<Element> {
     let mut table = Table::new("Time by part of the network", &["part", "before", "after"]);
     for (i, name) in names.iter().enumerate() {
         let times = [&report.parts_before, &report.parts_after].map(|parts| share(parts, name));
-        table = table.row("", [Cell::from(*name).swatch(colour(i))].into_iter().chain(times));
+        let name = Cell::from(*name).swatch(colour(i)).below(meaning(name).into());
+        table = table.row("", [name].into_iter().chain(times));
     }
     let section = titled(
         "Where the time goes",
         "Both bars have the same scale. Shares are those of a profile, part by part; all parts together take the time that was measured.",
     );
     Some(section.with(columns([figure("Time by part of the network", svg), table.element()])))
+}
+
+/// What a part is, where its name does not say.
+fn meaning(part: &str) -> &'static str {
+    if part == "importance" { "what choosing tokens costs" } else { "" }
 }
 
 /// Every part once: those before in their order, then what is new after.

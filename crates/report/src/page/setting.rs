@@ -1,7 +1,7 @@
 //! How to do it again: the command, the request, the machine and the plan.
 
 use super::{details, titled};
-use crate::format::{count, short_percent, time};
+use crate::format::{cores, count, short_percent, time};
 use crate::{Report, Versions};
 use sparing_markup::Element;
 
@@ -56,14 +56,6 @@ pub(super) fn footer(report: &Report) -> Element {
 fn built(versions: &Versions) -> String {
     let commit = versions.commit.as_ref().map(|commit| format!("commit {commit}")).unwrap_or_default();
     [commit.as_str(), versions.build.as_deref().unwrap_or_default()].join_some(", ")
-}
-
-fn cores(cores: usize) -> String {
-    match cores {
-        0 => String::new(),
-        1 => "1 core".to_owned(),
-        n => format!("{n} cores"),
-    }
 }
 
 /// Joins what is not empty.

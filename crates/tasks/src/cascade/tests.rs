@@ -142,7 +142,8 @@ fn texts(n: usize, seed: u64) -> Dataset {
     let mut random = Random::new(seed);
     let text = |random: &mut Random| (0..4).map(|_| format!("w{}", random.below(500))).collect::<Vec<_>>().join(" ");
     let examples = (0..n).map(|_| Example { text: text(&mut random), ..Example::default() }).collect();
-    Dataset { task: Task::Own, source: "f".into(), place: "line", label_column: String::new(), examples, notes: vec![] }
+    let (source, label_column) = ("f".into(), String::new());
+    Dataset { task: Task::Own, source, place: "line", label_column, columns: vec![], examples, notes: vec![] }
 }
 
 /// Numbers between -1 and 1 that look random, from the tokens and a salt.

@@ -82,7 +82,7 @@ impl Columns {
         let exact = |name: &str| names.iter().position(|n| *n == name);
         let position =
             |name: &str| exact(name).or_else(|| names.iter().position(|n| n.to_lowercase() == name.to_lowercase()));
-        let must = |name: &String| position(name).ok_or_else(|| Error::new(no_column(source, name, &names)));
+        let must = |name: &String| position(name).ok_or_else(|| Error::new(no_column(source, name, &table.columns)));
         let label = match &self.label {
             Some(name) => Some(must(name)?),
             None => LABELS.iter().find_map(|name| position(name)),
@@ -93,7 +93,7 @@ impl Columns {
             None => guess_texts(table, label, named_pair, &position).ok_or_else(|| {
                 Error::new(format!(
                     "{source}: which column is the text? Name it with --text (there are: {})",
-                    list(&names)
+                    list(&table.columns)
                 ))
             })?,
         };
@@ -150,14 +150,14 @@ fn guess_texts(
 }
 
 /// The message for a column that is not there.
-pub(crate) fn no_column(source: &str, name: &str, there: &[&str]) -> String {
+pub(crate) fn no_column(source: &str, name: &str, there: &[impl AsRef<str>]) -> String {
     format!("{source}: no column {name:?} (there are: {})", list(there))
 }
 
 /// At most twenty names.
-fn list(names: &[&str]) -> String {
-    let shown: Vec<String> =
-        names.iter().take(20).map(|n| n.chars().take(40).collect::<String>().replace('\n', " ")).collect();
+pub(crate) fn list(names: &[impl AsRef<str>]) -> String {
+    let short = |name: &str| name.chars().take(40).collect::<String>().replace('\n', " ");
+    let shown: Vec<String> = names.iter().take(20).map(|name| short(name.as_ref())).collect();
     let more = names.len().saturating_sub(20);
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }

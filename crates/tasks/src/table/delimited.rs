@@ -109,6 +109,9 @@ impl Cells {
 pub(crate) fn tsv(source: &str, mut lines: Lines, limit: usize) -> Result<Table, Error> {
     let (_, header) = lines.next().transpose()?.ok_or_else(|| empty(source))?;
     let columns: Vec<String> = header.split('\t').map(|c| c.trim().to_string()).collect();
+    if columns.iter().all(|column| is_quoted(column)) {
+        return Err(Error::new(format!("{source}: the header stands in quotes; {LITERAL}")));
+    }
     let mut rows = Vec::new();
     for line in lines {
         if rows.len() >= limit {
@@ -122,7 +125,18 @@ pub(crate) fn tsv(source: &str, mut lines: Lines, limit: usize) -> Result<Table,
         ragged(source, line, cells.len(), columns.len())?;
         rows.push(Row { line, cells });
     }
-    finish(source, columns, rows, Vec::new())
+    let is_text = |cell: &&Cell| matches!(cell, Cell::Text(text) if is_quoted(text));
+    let quoted = rows.iter().flat_map(|row| &row.cells).filter(is_text).count();
+    let fields = if quoted == 1 { "field stands" } else { "fields stand" };
+    let notes = (quoted > 0).then(|| format!("{source}: {quoted} {fields} in quotes; {LITERAL}"));
+    finish(source, columns, rows, notes.into_iter().collect())
+}
+
+const LITERAL: &str = "they are taken literally in .tsv; name the file .csv to have them read";
+
+/// As programs write CSV.
+fn is_quoted(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('"') && text.ends_with('"')
 }
 
 fn ragged(source: &str, line: usize, cells: usize, columns: usize) -> Result<(), Error> {
@@ -133,8 +147,13 @@ fn ragged(source: &str, line: usize, cells: usize, columns: usize) -> Result<(),
 }
 
 fn finish(source: &str, columns: Vec<String>, rows: Vec<Row>, notes: Vec<String>) -> Result<Table, Error> {
-    if columns.is_empty() {
-        return Err(empty(source));
+    match columns.as_slice() {
+        [] => return Err(empty(source)),
+        [only] if only.contains('|') => {
+            let known = "commas, semicolons or tabs in .csv, tabs in .tsv";
+            return Err(Error::new(format!("{source}: one column, {only:?}; columns are separated by {known}")));
+        }
+        _ => {}
     }
     Ok(Table { columns, rows, notes, place: "line" })
 }
@@ -156,7 +175,7 @@ mod tests {
         let lines: Vec<_> = table.rows.iter().map(|r| r.line).collect();
         assert_eq!(lines, [2, 6]);
         let e = read(b"text,label\n\"a\nb\",1\nc\xff,0\n").unwrap_err();
-        assert_eq!(e.to_string(), "f line 4: not valid UTF-8 (byte 0xff at position 2)");
+        assert!(e.to_string().starts_with("f line 4: not valid UTF-8 (byte 0xff at position 2)"), "{e}");
         let e = read(b"text,label\na,1\n\"b,0\nc,1\n").unwrap_err();
         assert_eq!(e.to_string(), "f line 3: a quote is opened here and never closed");
     }
@@ -166,6 +185,21 @@ mod tests {
         let table = read(b"text;label\na, b;1\n").unwrap();
         assert_eq!(table.rows[0].cells[0], Cell::Text("a, b".into()));
         assert_eq!(table.notes, ["f: columns are separated by semicolons"]);
+        let e = read(b"text|label\na|1\n").unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "f: one column, \"text|label\"; columns are separated by commas, semicolons or tabs in .csv, tabs in .tsv"
+        );
+    }
+
+    #[test]
+    fn quotes_in_tsv_are_told_of() {
+        let read = |text: &'static str| tsv("f", Lines::new("f".into(), Box::new(text.as_bytes())), 9);
+        let table = read("text\tlabel\n\"a\"\t1\n\"\"\"b\"\" c\"\t0\n\"d\t\"\n").unwrap();
+        assert_eq!(table.notes, [format!("f: 2 fields stand in quotes; {LITERAL}")]);
+        assert!(read("text\tlabel\na \"b\" c\t1\n").unwrap().notes.is_empty());
+        let e = read("\"text\"\t\"label\"\n\"a\"\t\"1\"\n").unwrap_err();
+        assert_eq!(e.to_string(), format!("f: the header stands in quotes; {LITERAL}"));
     }
 
     proptest::proptest! {

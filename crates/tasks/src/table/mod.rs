@@ -7,7 +7,7 @@ mod json;
 mod parquet;
 
 pub use columns::Columns;
-pub(crate) use columns::no_column;
+pub(crate) use columns::{list, no_column};
 
 use crate::Task;
 use crate::dataset::{Dataset, Example, Label, Select};
@@ -51,7 +51,8 @@ pub(crate) fn read(path: &Path, columns: &Columns, select: &Select) -> Result<Da
     let source = path.display().to_string();
     let mut kind = extension(path);
     if kind.as_deref() == Some("gz") {
-        kind = extension(&path.with_extension(""));
+        // Parquet is read from its end.
+        kind = extension(&path.with_extension("")).filter(|kind| kind != "parquet").or(kind);
     }
     let rows = select.rows();
     let table = match kind.as_deref() {
@@ -61,6 +62,11 @@ pub(crate) fn read(path: &Path, columns: &Columns, select: &Select) -> Result<Da
         Some("json") => json::whole(&source, crate::source::open(path)?, rows)?,
         #[cfg(feature = "parquet")]
         Some("parquet") => parquet::read(&source, path, rows)?,
+        Some("gz" | "zst" | "bz2" | "xz" | "zip" | "7z" | "tar" | "tgz") => {
+            return Err(Error::new(format!(
+                "{source}: packed files are not read, but for .csv.gz and the like; unpack it first"
+            )));
+        }
         _ => {
             return Err(Error::new(format!(
                 "{source}: not a table by its name; there are .csv, .tsv, .jsonl, .json and .parquet"
@@ -92,13 +98,12 @@ fn examples(source: String, table: Table, columns: &Columns) -> Result<Dataset, 
         let text = |column: usize| match &row.cells[column] {
             Cell::Text(text) => Ok(text.clone()),
             Cell::List(words) => Ok(words.join(" ")),
-            Cell::Missing => Err(Error::new(format!("{}: no text", at(column)))),
+            // Who answers every row cannot leave one out.
+            Cell::Missing if columns.texts_only => Err(Error::new(format!("{}: no text", at(column)))),
+            Cell::Missing => Ok(String::new()),
         };
         let label = match found.label.map(|c| (c, &row.cells[c])) {
-            None => Label::None,
-            Some((c, Cell::Missing)) => {
-                return Err(Error::new(format!("{}: no label", at(c))));
-            }
+            None | Some((_, Cell::Missing)) => Label::None,
             Some((_, Cell::Text(label))) => Label::One(label.trim().to_string()),
             Some((c, Cell::List(tags))) => match &row.cells[found.text] {
                 // A list of words with a list of labels: one label per word.
@@ -117,7 +122,7 @@ fn examples(source: String, table: Table, columns: &Columns) -> Result<Dataset, 
             line: row.line,
         });
     }
-    Ok(Dataset { task: Task::Own, source, place, label_column, examples, notes })
+    Ok(Dataset { task: Task::Own, source, place, label_column, columns: table.columns, examples, notes })
 }
 
 /// Words joined by spaces, with where each begins and ends.
@@ -190,10 +195,10 @@ mod tests {
         assert_eq!(message("a.csv", ""), "a.csv: the file is empty");
         assert_eq!(message("a.csv", "text,label\n"), "a.csv: there is a header (text, label) and no row below it");
         assert_eq!(message("a.jsonl", "\n"), "a.jsonl: the file is empty");
-        assert_eq!(
-            message("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"}\n"),
-            "a.jsonl line 2, column label: no label"
-        );
+        let packed = "packed files are not read, but for .csv.gz and the like; unpack it first";
+        for name in ["a.csv.zst", "a.zip", "a.parquet.gz"] {
+            assert_eq!(message(name, "text\n"), format!("{name}: {packed}"));
+        }
         assert_eq!(
             message("a.xls", "text\n"),
             "a.xls: not a table by its name; there are .csv, .tsv, .jsonl, .json and .parquet"

@@ -65,6 +65,7 @@ impl CertifyArgs {
 pub fn eval(args: &EvalArgs, target: Target) -> Result<(), Failure> {
     let mut dataset = dataset(args)?;
     let model = args.model.open()?;
+    dataset.keep_scorable(model.architecture.head.kind)?;
     let decision = args.certify.decision(&model, &dataset)?;
     let (trial, measured_on) = trial_data(args, &mut dataset)?;
     let engine_options = args.attention.apply(args.machine.options(), &model)?;

@@ -2,6 +2,7 @@
 
 mod certified;
 mod certify;
+mod guess;
 mod predictions;
 mod report;
 mod running;
@@ -108,8 +109,13 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
         return certify::eval(args, target);
     }
     // What can be wrong with the data is told before a large model is read.
-    let dataset = dataset(args)?;
+    let mut dataset = dataset(args)?;
     let model = args.model.open()?;
+    dataset.keep_scorable(model.architecture.head.kind)?;
+    let longest = model.architecture.longest_input();
+    if let Some((asked, most)) = args.max_tokens.zip(longest).filter(|(asked, most)| asked > most) {
+        console::note(&format!("--max-tokens {asked}: the model takes {most} at most; longer texts are cut there"));
+    }
     let engine = Engine::compile(&model, &args.attention.apply(args.machine.options(), &model)?)?;
     let options = options(args);
     let report = score(args, &engine, &model, &dataset, &options)?;
@@ -144,6 +150,9 @@ fn score(
     let report = report.map_err(interrupt::told)?;
     for note in &report.notes {
         console::note(note);
+    }
+    if let Some(doubt) = guess::worse(&report, dataset, &model.architecture.head.labels) {
+        console::warning(&doubt);
     }
     if let Some(path) = &args.predictions {
         predictions::write(path, dataset, &report, &model.architecture.head.labels)?;

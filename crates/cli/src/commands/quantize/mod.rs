@@ -115,8 +115,11 @@ pub fn quantize(args: &QuantizeArgs) -> Result<(), Failure> {
     }
     files::free(&args.out, args.overwrite)?;
     // What can be wrong with the data is told before a large model is read.
-    let data = args.data.read()?;
+    let mut data = args.data.read()?;
     let mut model = load::open(&args.model, None)?;
+    if let Some(scoring) = &mut data.scoring {
+        scoring.keep_scorable(model.architecture.head.kind)?;
+    }
     let before = model.weights.file_bytes();
     let exact = match data.is_empty() {
         true => None,
