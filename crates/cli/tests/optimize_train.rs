@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{file, fixture, labelled, sparing};
+use common::{file, fixture, labelled, labelled_in, sparing};
 use std::path::Path;
 
 #[test]
@@ -25,11 +25,32 @@ fn labels_that_do_not_fit_are_told_before_the_search() {
     assert!(told.contains("training needs others"), "{told}");
 }
 
+/// What is learnt by heart proves nothing.
+#[test]
+fn rows_that_are_searched_or_reported_with_are_not_trained_with() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 120);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m").display().to_string();
+    let recover = |train: &str| {
+        let args = ["optimize", &model, "--data", &data, "--out", &out, "--recover", "--train", train, "--json"];
+        let how = ["--rounds", "1", "--epochs", "1", "--economies", "heads", "--trials", "2", "--threads", "1"];
+        sparing(&[&args[..], &how, &["--max-loss", "20%"]].concat())
+    };
+    // A copy of the rows is the same rows under another name.
+    let (_copy, copy) = labelled_in(&model, 0..30);
+    let told = recover(&copy).error(1);
+    assert!(told.contains("rows are left without") && !Path::new(&out).exists(), "{told}");
+    let (_some, some) = labelled_in(&model, 90..240);
+    let notes = recover(&some).json()["notes"].to_string();
+    assert!(notes.contains("rows left out, for training may not see"), "{notes}");
+}
+
 #[test]
 fn a_training_that_failed_goes_on_once_it_can() {
     let model = fixture("bert-classify-text");
     let (_table, data) = labelled(&model, 120);
-    let (_other, rows) = labelled(&model, 100);
+    let (_other, rows) = labelled_in(&model, 200..300);
     let folder = tempfile::tempdir().unwrap();
     let there = |name: &str| folder.path().join(name);
     // Something is in the way of the first training.
@@ -69,11 +90,11 @@ fn a_training_that_failed_goes_on_once_it_can() {
 fn what_the_queue_took_is_trained_to_the_end() {
     let model = fixture("bert-classify-text");
     let (_table, data) = labelled(&model, 120);
-    let (_other, rows) = labelled(&model, 100);
+    let (_other, rows) = labelled_in(&model, 200..300);
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("m").display().to_string();
     let args = ["optimize", &model, "--data", &data, "--out", &out, "--group", "4", "--strategy", "paper"];
-    let how = ["--analysis", "finetune", "--recover", "--train", &rows, "--rounds", "1", "--epochs", "1"];
+    let how = ["--analysis", "finetune", "--recover", "--train", &rows, "--epochs", "1"];
     let ran = sparing(&[&args[..], &how, &["--economies", "blocks,heads,width", "--max-loss", "40%"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let last = ran.err.lines().rfind(|line| line.contains(" last: ")).unwrap_or_default();

@@ -18,7 +18,7 @@ fn nor_does_optimize_train_without_it() {
 
 #[cfg(feature = "train")]
 mod with_training {
-    use super::common::{command, copied, file, finish, fixture, labelled, sparing};
+    use super::common::{command, copied, file, finish, fixture, labelled, labelled_in, sparing};
     use std::process::{Command, Stdio};
 
     fn table(folder: &std::path::Path) -> String {
@@ -108,13 +108,13 @@ mod with_training {
     fn an_optimised_model_is_fine_tuned_in_rounds() {
         let model = fixture("bert-classify-text");
         let (_table, data) = labelled(&model, 120);
-        let (_other, rows) = labelled(&model, 100);
+        let (_other, rows) = labelled_in(&model, 200..300);
         let folder = tempfile::tempdir().unwrap();
         let out = |name: &str| folder.path().join(name).display().to_string();
         let run = |name: &str, more: &[&str]| {
             let name = out(name);
             let args = ["optimize", &model, "--data", &data, "--out", &name, "--group", "4", "--json"];
-            let how = ["--recover", "--train", &rows, "--rounds", "3", "--epochs", "1", "--update-rows", "16"];
+            let how = ["--recover", "--train", &rows, "--epochs", "1", "--update-rows", "16"];
             sparing(&[&args[..], &how, more].concat())
         };
         for more in [
@@ -123,7 +123,7 @@ mod with_training {
             ["--focus", "size"],
             ["--focus", "accuracy"],
         ] {
-            let report = run(&more.join("-"), &[&more[..], &["--max-loss", "20%"]].concat()).json();
+            let report = run(&more.join("-"), &[&more[..], &["--max-loss", "20%", "--rounds", "3"]].concat()).json();
             let candidates = report["candidates"].as_array().unwrap();
             let tuned = candidates.iter().filter(|c| c["what"].as_str().unwrap().ends_with("fine-tuned")).count();
             // Where evaluation alone went to the end of the way, there is nothing left to train for. How far a precision goes on a
@@ -132,8 +132,9 @@ mod with_training {
             assert!((least..=3).contains(&tuned), "{more:?}: {tuned} of {}", candidates.len());
             let notes = report["notes"].to_string();
             assert!(!notes.contains("failed"), "{more:?}: {notes}");
-            // What was measured by a fresh process is what was saved, trained or not, and nothing lies about.
-            assert!(report["chosen"].is_u64(), "{more:?}");
+            // What was measured by a fresh process is what was saved, trained or not, and nothing lies about. Whether less of a model this small
+            // is faster is the clock's to say too.
+            assert!(report["chosen"].is_u64() || notes.contains("slower by the clock"), "{more:?}: {notes}");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
             std::fs::remove_dir_all(folder.path().join(more.join("-"))).unwrap();
         }

@@ -108,6 +108,12 @@ impl Anatomy {
         (0..self.sites.len()).filter(|site| holds(&self.sites[*site])).collect()
     }
 
+    /// The first of the layers that share a layer's block: the one that recipes and plans note its bits for.
+    pub fn first(&self, kind: Kind, layer: usize) -> usize {
+        let site = self.sites.iter().find(|site| site.kind == kind && site.layers.contains(&layer));
+        site.map_or(layer, |site| site.layers[0])
+    }
+
     /// Numbers of the sites of a kind.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
         (0..self.sites.len()).filter(move |site| self.sites[*site].kind == kind)

@@ -175,9 +175,18 @@ fn bit_axes(search: &Search<'_>, begin: &Recipe) -> Result<Vec<Axis>, Error> {
         let sums = parts.entry((target.part, target.layer)).or_default();
         *sums = (sums.0 + tensor.len() as f64, sums.1 + tensor.bytes().len() as f64);
     }
-    let axis = |((part, layer), (weights, bytes)): (_, (f64, f64))| {
+    let axis = |((part, layer), (weights, bytes)): ((Part, Option<usize>), (f64, f64))| {
         let name = match layer {
-            Some(layer) => format!("bits of {} in layer {layer}", Part::name(part)),
+            Some(layer) => {
+                let kind = if part == Part::Attention { Kind::Attention } else { Kind::Ffn };
+                let sharing = (0..model.architecture.layers.len())
+                    .filter(|other| search.shop.anatomy.first(kind, *other) == layer)
+                    .count();
+                match sharing {
+                    ..=1 => format!("bits of {} in layer {layer}", part.name()),
+                    _ => format!("bits of {} in {sharing} layers that share it", part.name()),
+                }
+            }
             None => format!("bits of {}", part.name()),
         };
         let saved = |bits: u32| (bytes - weights * f64::from(bits) / 8.0) / whole;

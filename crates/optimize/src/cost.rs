@@ -5,7 +5,7 @@
 use crate::Recipe;
 use crate::axes::{Axis, axes, recipe};
 use crate::running::{Prices, Running};
-use crate::search::{Economy, Event, Search, Tried};
+use crate::search::{Economy, Event, Search};
 use sparing_model::Error;
 use sparing_report::Focus;
 
@@ -54,7 +54,7 @@ fn price(search: &mut Search<'_>, begin: &Recipe) -> Result<(), Error> {
     let may: Vec<Running> = on_menu.iter().filter(|(economy, _)| settings.may(*economy)).map(|(_, of)| *of).collect();
     if settings.focus == Focus::Speed {
         let (shop, watch, judge) = (search.shop, search.watch, search.judge);
-        let key = format!("prices on top of {}", begin.key());
+        let key = format!("prices of {may:?} on top of {}", begin.key());
         search.prices = search.journal.clocked(&key, || Prices::measure(shop, begin, watch, judge.engine(), &may))?;
     }
     Ok(())
@@ -78,7 +78,9 @@ fn probe(search: &mut Search<'_>, begin: &Recipe, axes: &mut [Axis]) -> Result<(
             if axis.is_counted() {
                 axis.steps[step].saved = search.chosen(&tried);
             }
-            known.push((step, tried.verdict.divergence.max(1e-7)));
+            // `max` would make very little of what is not a number.
+            let change = tried.verdict.divergence;
+            known.push((step, if change.is_nan() { f64::INFINITY } else { change.max(1e-7) }));
         }
         fill(search, axis, &known);
     }
@@ -157,7 +159,7 @@ fn combine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis]) -> Result<Pla
         seen.push(place.clone());
         let candidate = recipe(search, begin, axes, &place);
         let tried = search.attempt("combination", &candidate)?;
-        if good(search, &tried) {
+        if tried.is_acceptable(search.settings.budget) {
             search.accept();
             (low, best) = (middle, place);
         } else {
@@ -165,10 +167,6 @@ fn combine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis]) -> Result<Pla
         }
     }
     Ok(best)
-}
-
-fn good(search: &Search<'_>, tried: &Tried) -> bool {
-    tried.fair && tried.verdict.within(search.settings.budget)
 }
 
 /// Takes further steps one by one, the most worthwhile first, as long as they are within the budget; for accuracy as long as
@@ -193,8 +191,8 @@ fn refine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis], mut place: Pla
         let candidate = recipe(search, begin, axes, &next);
         let tried = search.attempt(&axes[number].name, &candidate)?;
         let accepted = match search.settings.focus {
-            Focus::Accuracy => tried.verdict.loss < least,
-            _ => good(search, &tried),
+            Focus::Accuracy => tried.fair && tried.verdict.loss < least,
+            _ => tried.is_acceptable(search.settings.budget),
         };
         if accepted {
             search.accept();

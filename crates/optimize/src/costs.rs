@@ -1,7 +1,7 @@
 //! What parts of the network cost: operations are counted, which is the same every time; how fast precisions are on this
 //! machine is measured, coarsely. So the same search finds the same plan again, whatever else the machine is at.
 
-use crate::{Anatomy, Kind, Recipe, Site, Stopwatch};
+use crate::{Anatomy, Journal, Kind, Recipe, Site, Stopwatch};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Error, Model, Precision, Wanted};
 
@@ -24,6 +24,7 @@ impl Costs {
         options: &Options,
         baseline: &Engine,
         precisions: &[Precision],
+        journal: &mut Journal,
     ) -> Result<Costs, Error> {
         let lengths = watch.lengths();
         let whole = baseline.ledger(&lengths, &Wanted::Head).flops().max(1) as f64;
@@ -41,9 +42,11 @@ impl Costs {
         let shares = anatomy.sites.iter().map(share).collect();
         let mut faster = Vec::new();
         for precision in precisions {
-            let engine = Engine::compile(model, &Options { precision: Some(*precision), ..options.clone() })?;
+            let ratio = journal.clocked(&format!("the model in {}", precision.name()), || {
+                let engine = Engine::compile(model, &Options { precision: Some(*precision), ..options.clone() })?;
+                Ok(watch.race(baseline, &engine, 7)?.undisturbed)
+            })?;
             // To halves: what is left after that is the machine, not its mood.
-            let ratio = watch.race(baseline, &engine, 7)?.undisturbed;
             faster.push((*precision, (ratio * 2.0).round() / 2.0));
         }
         Ok(Costs { shares, precisions: faster })
@@ -103,7 +106,7 @@ mod tests {
         let watch = Stopwatch::new(vec![text], 1, 1);
         let options = Options { threads: 1, ..Options::default() };
         let engine = Engine::compile(&model, &options).unwrap();
-        let costs = Costs::measure(&model, &anatomy, &watch, &options, &engine, &[]).unwrap();
+        let costs = Costs::measure(&model, &anatomy, &watch, &options, &engine, &[], &mut Journal::default()).unwrap();
         let [first, last, first_ffn, last_ffn] = costs.shares[..] else { panic!("{:?}", costs.shares) };
         // One row of twenty behind the attention; keys and values are of all.
         assert!((first_ffn / last_ffn - 20.0).abs() < 1e-6, "{:?}", costs.shares);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sparing_model::Error;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,10 +43,19 @@ pub struct Journal {
 
 impl Journal {
     /// Opens or begins the journal of a search: `search` says in one line what it is about, and a journal about something
-    /// else is an error. A last line that was cut off is dropped.
-    pub fn open(path: &Path, search: &str) -> Result<Journal, Error> {
+    /// else is an error, unless it is to be begun `anew`. A last line that was cut off is dropped. Nobody else can open it as long as
+    /// this one, or what [`Journal::held`] returns, is there.
+    pub fn open(path: &Path, search: &str, anew: bool) -> Result<Journal, Error> {
         let failed = |e: std::io::Error| Error::new(format!("{}: cannot be written ({e})", path.display()));
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+        // A file system that knows no locks cannot be helped.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let why = "another search is at it; wait for its end, or give another --out";
+            return Err(Error::new(format!("{}: {why}", path.display())));
+        }
+        if anew {
+            file.set_len(0).map_err(failed)?;
+        }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -54,7 +63,7 @@ impl Journal {
         let mut lines = text[..whole].lines();
         let mut journal = Journal::default();
         match lines.next() {
-            None => writeln!(file, "{}", json(&Heading { search: search.to_string() })).map_err(failed)?,
+            None => file.write_all(line(&Heading { search: search.to_string() }).as_bytes()).map_err(failed)?,
             Some(line) => {
                 let heading: Heading = serde_json::from_str(line)
                     .map_err(|_| Error::new(format!("{}: is not the journal of a search", path.display())))?;
@@ -114,14 +123,21 @@ impl Journal {
         Ok(said)
     }
 
-    fn write(&mut self, line: &impl Serialize) -> Result<(), Error> {
+    /// Keeps others from opening the journal as long as it is there, whatever becomes of this one.
+    pub fn held(&self) -> Option<File> {
+        self.file.as_ref().and_then(|(_, file)| file.try_clone().ok())
+    }
+
+    fn write(&mut self, entry: &impl Serialize) -> Result<(), Error> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
-        writeln!(file, "{}", json(line)).map_err(|e| Error::new(format!("{}: cannot be written ({e})", path.display())))
+        let failed = |e| Error::new(format!("{}: cannot be written ({e})", path.display()));
+        file.write_all(line(entry).as_bytes()).map_err(failed)
     }
 }
 
-fn json(line: &impl Serialize) -> String {
-    serde_json::to_string(line).unwrap_or_default()
+/// Written at once, so that a line is there whole or not at all.
+fn line(entry: &impl Serialize) -> String {
+    serde_json::to_string(entry).unwrap_or_default() + "\n"
 }
 
 #[cfg(test)]
@@ -143,11 +159,20 @@ mod tests {
     fn the_clock_is_asked_once() {
         let path = std::env::temp_dir().join(format!("sparing-journal-{}", std::process::id()));
         let asked = |journal: &mut Journal, ratio: f64| journal.clocked("a race", || Ok(ratio)).unwrap();
-        let mut first = Journal::open(&path, "a search").unwrap();
+        let mut first = Journal::open(&path, "a search", false).unwrap();
         first.note(&Recipe::default(), 8, crate::judge::EMPTY).unwrap();
         assert_eq!((asked(&mut first, 1.5), asked(&mut first, 2.5)), (1.5, 1.5));
-        let mut again = Journal::open(&path, "a search").unwrap();
+        let open = |anew| Journal::open(&path, "a search", anew);
+        let told = open(true).map(drop).unwrap_err().to_string();
+        assert!(told.contains("another search is at it"), "{told}");
+        let held = first.held();
+        drop(first);
+        assert!(open(false).is_err(), "it is still held");
+        drop(held);
+        let mut again = open(false).unwrap();
         assert_eq!((asked(&mut again, 3.5), again.len()), (1.5, 1));
+        drop(again);
+        assert!(open(true).unwrap().is_empty());
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! What a candidate's answers are worth on the rows that the search may look at.
 
+use crate::median;
 use crate::running::Counted;
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
@@ -14,6 +15,9 @@ const ONE_SIGMA: f64 = 0.6827;
 /// Standard errors that are put on top of what is lost: more is lost 5 times of 100. The best of many candidates has had luck
 /// with the rows it was chosen by.
 const CAUTION: f64 = 1.645;
+
+/// Rows that none of those that were seen is like: what happens to none of n rows happens to up to three of n others, with 95% confidence.
+const ABSENT: f64 = 3.0;
 
 /// What a candidate's answers are worth, beside the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -72,10 +76,10 @@ impl<'a> Judge<'a> {
         elsewhere: Option<&'a Elsewhere<'a>>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Judge<'a>, Error> {
-        let (baseline, _) = asked(model, dataset, &options, &engine, elsewhere, stop)?;
+        let (baseline, counted) = asked(model, dataset, &options, &engine, elsewhere, stop)?;
         let metric = baseline.values.first().map(|value| value.metric).unwrap_or(Metric::Accuracy);
         let mut judge = Judge { dataset, elsewhere, options, engine, metric, baseline, own: EMPTY };
-        judge.own = judge.compare(&judge.baseline)?;
+        judge.own = Verdict { counted, ..judge.compare(&judge.baseline)? };
         Ok(judge)
     }
 
@@ -112,6 +116,11 @@ impl<'a> Judge<'a> {
         matches!(self.baseline.outcomes.first(), Some(Outcome::Class { .. }))
     }
 
+    /// The class that is right most often, and the share of rows for which it is; `None` for other answers than classes.
+    pub fn most_frequent(&self) -> Option<(usize, f64)> {
+        self.baseline.most_frequent().map(|(class, count)| (class, count as f64 / self.rows().max(1) as f64))
+    }
+
     /// How many rows it judges by.
     pub fn rows(&self) -> usize {
         self.baseline.n
@@ -133,6 +142,9 @@ impl<'a> Judge<'a> {
             |report: &Report| report.values.iter().find(|v| v.metric == self.metric).map_or(f64::NAN, |v| v.value);
         let (base, score) = (value(&self.baseline), value(report));
         let n = report.outcomes.len().max(1) as f64;
+        if !report.outcomes.iter().all(is_number) {
+            return Ok(NO_NUMBER);
+        }
         let mut sums = [0.0; 6];
         for (a, b) in self.baseline.outcomes.iter().zip(&report.outcomes) {
             let (before, after) = (loss(a), loss(b));
@@ -144,15 +156,19 @@ impl<'a> Judge<'a> {
         let [loss, divergence, doubt, squared, agreement, not_worse] = sums.map(|sum| sum / n);
         // Few rows where nobody changes their mind do not say that nobody ever will.
         let rows = self.baseline.outcomes.iter().zip(&report.outcomes);
-        let foreseen = foreseen(rows.filter_map(|(a, b)| pushed(a, b))) - doubt * doubt;
+        let (leads, pushes): (Vec<(f64, f64)>, Vec<f64>) = rows.filter_map(|(a, b)| pushed(a, b)).unzip();
+        let unseen = ABSENT / n * unsure(&leads, &pushes);
+        let foreseen = foreseen(leads, &pushes) - doubt * doubt;
         let error = ((squared - doubt * doubt).max(foreseen).max(0.0) / n).sqrt();
-        let caution = CAUTION * error;
+        let caution = (CAUTION * error).max(unseen);
         let on_top = if doubt > 0.0 { caution / doubt } else { 0.0 };
         let worse = if self.metric.higher_is_better() { base - score } else { score - base };
         let [lost, doubt, caution] = [worse, doubt, caution].map(|x| x / base.abs().max(1e-9));
         let believes = self.believes();
         let luck = match self.metric {
-            Metric::Accuracy if believes => ((1.0 - agreement).max(0.0) / n).sqrt(),
+            // Rows that all stay do not say that nothing ever changes: less than one of them is never known.
+            Metric::Accuracy if believes => ((1.0 - agreement).max(1.0 / n) / n).sqrt(),
+            _ if self.metric.is_share() => self.resampled(report).max(1.0 / n),
             _ => self.resampled(report),
         } / base.abs().max(1e-9);
         let doubt = match self.metric {
@@ -213,6 +229,28 @@ pub(crate) const EMPTY: Verdict = Verdict {
     not_worse: 1.0,
     counted: Counted { tokens: 0.0, values: 0.0 },
 };
+
+/// Of answers some of which are not numbers: nothing that is compared with them would say so.
+const NO_NUMBER: Verdict = Verdict {
+    score: f64::NAN,
+    lost: f64::INFINITY,
+    doubt: f64::INFINITY,
+    luck: 0.0,
+    loss: f64::INFINITY,
+    divergence: f64::INFINITY,
+    agreement: 0.0,
+    not_worse: 0.0,
+    counted: Counted { tokens: 0.0, values: 0.0 },
+};
+
+fn is_number(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Class { logits, .. } | Outcome::Labels { logits, .. } => logits.iter().all(|logit| logit.is_finite()),
+        Outcome::Score { predicted, .. } => predicted.is_finite(),
+        Outcome::Loss { nats, .. } => nats.is_finite(),
+        Outcome::Tags { .. } | Outcome::Answer { .. } => true,
+    }
+}
 
 /// What runs a model elsewhere, if there is such a place and it can.
 pub fn executor(elsewhere: Option<&Elsewhere<'_>>, model: &Model) -> Result<Option<Box<dyn Executor>>, Error> {
@@ -309,8 +347,7 @@ fn pushed(a: &Outcome, b: &Outcome) -> Option<((f64, f64), f64)> {
 
 /// Mean square of a row's doubt, if any row's answer could be pushed as far as any other's was: where all answers stay, some may
 /// still have been pushed further than it takes to change others.
-fn foreseen(rows: impl Iterator<Item = ((f64, f64), f64)>) -> f64 {
-    let (mut leads, pushed): (Vec<(f64, f64)>, Vec<f64>) = rows.unzip();
+fn foreseen(mut leads: Vec<(f64, f64)>, pushed: &[f64]) -> f64 {
     leads.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut sums = vec![0.0];
     for (_, doubt) in &leads {
@@ -318,6 +355,18 @@ fn foreseen(rows: impl Iterator<Item = ((f64, f64), f64)>) -> f64 {
     }
     let overtaken = |push: &f64| sums[leads.partition_point(|(lead, _)| lead < push)];
     pushed.iter().map(overtaken).sum::<f64>() / (leads.len().max(1) as f64).powi(2)
+}
+
+/// What a row costs that is less sure than most that were seen (its lead is anywhere up to the middle one), if it is pushed as far as others
+/// were, towards the other answer or away from it. Of two answers, the one that leads by x is believed `tanh(x / 2)` more.
+fn unsure(leads: &[(f64, f64)], pushed: &[f64]) -> f64 {
+    let middle = median(leads.iter().map(|(lead, _)| *lead).collect());
+    // Twice the logarithm of cosh(push / 2), which itself would soon be out of bounds.
+    let cost = |push: &f64| {
+        let push = push.abs().min(middle);
+        (push + 2.0 * ((-push).exp().ln_1p() - std::f64::consts::LN_2)) / middle
+    };
+    if middle > 0.0 { pushed.iter().map(cost).sum::<f64>() / pushed.len().max(1) as f64 } else { 0.0 }
 }
 
 fn softmax(logits: &[f32]) -> Vec<f64> {
@@ -376,11 +425,33 @@ mod tests {
     #[test]
     fn answers_that_stay_are_pushed_all_the_same() {
         let leads = [(0.5, 0.2), (1.0, 0.4), (2.0, 0.7), (4.0, 0.9)];
-        let rows = |pushes: [f64; 4]| foreseen(leads.into_iter().zip(pushes));
+        let rows = |pushes: [f64; 4]| foreseen(leads.to_vec(), &pushes);
         assert_eq!(rows([0.4, -1.0, 0.3, 0.0]), 0.0);
         // The sure one is pushed by three and stays; so far the other three would have gone.
         assert!((rows([0.4, -1.0, 0.3, 3.0]) - (0.04 + 0.16 + 0.49) / 16.0).abs() < 1e-12);
-        assert_eq!(foreseen(std::iter::empty()), 0.0);
+        assert_eq!(foreseen(vec![], &[]), 0.0);
+    }
+
+    #[test]
+    fn rows_that_are_all_sure_say_nothing_of_those_that_are_not() {
+        let leads = [(4.0, 0.96), (5.0, 0.98), (6.0, 0.99)];
+        // Nobody is overtaken, whichever way they are pushed.
+        assert_eq!(foreseen(leads.to_vec(), &[2.0, -2.0, 1.0]), 0.0);
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        let cost = |push: f64| 2.0 * (0.5 * push).cosh().ln() / 5.0;
+        near(unsure(&leads, &[2.0, -2.0, 1.0]), (2.0 * cost(2.0) + cost(1.0)) / 3.0);
+        // Further than the middle one's lead is as far as it goes.
+        near(unsure(&leads, &[50.0, 9.0, 5.0]), cost(5.0));
+        assert!(unsure(&leads, &[0.01; 3]) < 1e-5, "what hardly moves will not change");
+        assert_eq!((unsure(&[], &[]), unsure(&[(0.0, 0.0)], &[1.0])), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_never_good_enough() {
+        let class = |logits: [f32; 2]| Outcome::Class { gold: 0, predicted: 0, logits: logits.to_vec() };
+        assert!(is_number(&class([0.0, 1.0])) && !is_number(&class([0.0, f32::NAN])));
+        assert!(!is_number(&Outcome::Score { gold: 0.0, predicted: f64::INFINITY }));
+        assert!(!NO_NUMBER.within(0.9));
     }
 
     #[test]

@@ -36,10 +36,8 @@ pub fn element_map(recipe: &Recipe, anatomy: &Anatomy, model: &Model, group: usi
         let runs = map.attention != State::Removed || map.ffn != State::Removed;
         map.precision = runs.then(|| runs_in(model, layer));
         let bits = |part, kind, state| {
-            // Layers that share their weights: those of the first.
-            let site = anatomy.sites.iter().find(|site| site.kind == kind && site.layers.contains(&layer));
-            let first = site.map_or(layer, |site| site.layers[0]);
-            let found = stored(model, part, Some(first)).or(layer_bits(recipe, layer, kind));
+            let first = anatomy.first(kind, layer);
+            let found = stored(model, part, Some(first)).or(layer_bits(recipe, first, kind));
             found.filter(|_| state != State::Removed)
         };
         map.bits = bits(Part::Ffn, Kind::Ffn, map.ffn);

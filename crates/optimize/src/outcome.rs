@@ -43,12 +43,14 @@ pub fn good_enough(tried: &Tried, focus: Focus, budget: f64) -> bool {
 }
 
 /// Which of (score, speed, bytes) triples are on the frontier: nothing else is as good in all and better in one. Scores and
-/// speeds are better when larger, bytes when smaller.
+/// speeds are better when larger, bytes when smaller. What has no score (a correlation of answers that are all the same) is beaten by
+/// nothing, and is on no frontier.
 pub fn frontier(points: &[(f64, f64, u64)]) -> Vec<bool> {
     let beats = |a: &(f64, f64, u64), b: &(f64, f64, u64)| {
         a.0 >= b.0 && a.1 >= b.1 && a.2 <= b.2 && (a.0 > b.0 || a.1 > b.1 || a.2 < b.2)
     };
-    points.iter().map(|p| !points.iter().any(|other| beats(other, p))).collect()
+    let known = |p: &(f64, f64, u64)| p.0.is_finite() && p.1.is_finite();
+    points.iter().map(|p| known(p) && !points.iter().any(|other| known(other) && beats(other, p))).collect()
 }
 
 /// What a model that was made of another one has left of it, as a recipe for that other one. Which neurons are left is not
@@ -117,7 +119,10 @@ pub fn words(recipe: &Recipe, anatomy: &Anatomy) -> String {
             parts.push(format!("weights in {e}/{a}/{f} bits (embeddings/attention/feed-forward)"));
         } else {
             let of = |kind: Kind, else_: &str| {
-                let of = |layer| layer_bits(recipe, layer, kind).map_or(else_.to_string(), |bits| bits.to_string());
+                let of = |layer| {
+                    let bits = layer_bits(recipe, anatomy.first(kind, layer), kind);
+                    bits.map_or(else_.to_string(), |bits| bits.to_string())
+                };
                 (0..anatomy.layers).map(of).collect::<Vec<_>>().join(" ")
             };
             let (attention, ffn) = (of(Kind::Attention, &a), of(Kind::Ffn, &f));
@@ -258,6 +263,18 @@ mod tests {
     }
 
     #[test]
+    fn layers_that_share_a_block_have_its_bits() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/albert-classify");
+        let anatomy = Anatomy::of(&Model::load(&path).unwrap().architecture).unwrap();
+        let mut recipe = Recipe { bits: Some(sparing_model::Bits::all(8)), ..Recipe::default() };
+        recipe.set_bits(sparing_quantize::Part::Attention, Some(0), 5);
+        assert_eq!(
+            words(&recipe, &anatomy),
+            "embeddings in 8 bits, attention by layer in 5 5 5, feed-forward in 8 8 8"
+        );
+    }
+
+    #[test]
     fn what_does_not_pay_is_not_chosen() {
         let verdict = serde_json::json!({"score": 0.9, "lost": 0.0, "doubt": 0.0, "luck": 0.0, "loss": 0.1,
             "divergence": 0.0, "agreement": 1.0, "not_worse": 1.0});
@@ -292,5 +309,6 @@ mod tests {
         let points = [(0.9, 1.0, 100), (0.9, 2.0, 100), (0.8, 2.0, 50), (0.8, 1.9, 60), (0.95, 0.5, 200)];
         assert_eq!(frontier(&points), [false, true, true, false, true]);
         assert_eq!(frontier(&[(0.5, 1.0, 1), (0.5, 1.0, 1)]), [true, true]);
+        assert_eq!(frontier(&[(f64::NAN, 9.0, 1), (0.5, 1.0, 2), (0.6, f64::INFINITY, 1)]), [false, true, false]);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn search(search: &mut Search<'_>) -> Result<(), Error> {
 /// Tries the bits that blocks have come to with all that is left: removals were tried with those that were known then.
 fn stored(search: &mut Search<'_>, state: &State) -> Result<(), Error> {
     if state.recipe.bits.is_some()
-        && search.attempt("bits of what stays", &state.recipe)?.within(search.settings.budget)
+        && search.attempt("bits of what stays", &state.recipe)?.is_acceptable(search.settings.budget)
     {
         search.accept();
     }
@@ -90,7 +90,8 @@ impl State {
 
 /// The elements in the order of the strategy.
 fn ordered(search: &mut Search<'_>, state: &State) -> Result<Vec<Element>, Error> {
-    let mut elements = queue(&search.shop.anatomy, &weight(search, &state.recipe)?, search.settings);
+    let weight = weight(search, &state.recipe)?;
+    let mut elements = queue(&search.shop.anatomy, &weight, search.settings);
     match search.settings.strategy {
         // Everything in one queue, the small first: nothing is spared by what it belongs to.
         Strategy::Flat => elements.sort_by_key(|element| std::cmp::Reverse(element.granularity)),
@@ -178,7 +179,9 @@ fn approximate(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> 
     if !able || !saves_operations(&all, shop, &begin, search.watch, options)? {
         return Ok(());
     }
-    search.prices = Prices::measure(shop, &begin, search.watch, options, &[Running::Keys])?;
+    let watch = search.watch;
+    let key = format!("prices of keys on top of {}", begin.key());
+    search.prices = search.journal.clocked(&key, || Prices::measure(shop, &begin, watch, options, &[Running::Keys]))?;
     (search.tell)(Event::Phase("sign matching", sites.len()));
     for site in sites {
         if search.trials_left() == 0 {
@@ -187,7 +190,7 @@ fn approximate(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> 
         let next = with_keys(&plan, &site);
         let recipe = Recipe { attention: Some(next.clone()), ..state.recipe.clone() };
         let tried = search.attempt(&format!("chosen keys in {}", shop.anatomy.sites[site].name()), &recipe)?;
-        if tried.fair && tried.within(settings.budget) {
+        if tried.is_acceptable(settings.budget) {
             search.accept();
             (state.recipe, plan) = (recipe, next);
         }
@@ -242,6 +245,9 @@ fn bits(loss: f64) -> u32 {
 
 /// Whole layers from the top, as long as the score holds.
 fn top_layers(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> {
+    if !search.settings.may(Economy::Blocks) {
+        return Ok(());
+    }
     let layers = search.shop.anatomy.layers;
     (search.tell)(Event::Phase("layers", layers));
     for layer in (0..layers).rev() {
@@ -252,7 +258,7 @@ fn top_layers(search: &mut Search<'_>, state: &mut State) -> Result<(), Error> {
             }
         }
         let tried = search.attempt(&format!("layer {layer}"), &recipe)?;
-        if !tried.verdict.within(search.settings.budget) || search.trials_left() == 0 {
+        if !tried.is_acceptable(search.settings.budget) || search.trials_left() == 0 {
             break;
         }
         search.accept();

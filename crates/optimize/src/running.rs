@@ -133,7 +133,8 @@ impl Prices {
         options: &Options,
         may: &[Running],
     ) -> Result<Prices, Error> {
-        let model = shop.shape(begin)?;
+        // Nothing is chosen here, whatever the model came with: prices are beside that.
+        let model = shop.shape(&Recipe { attention: Some(AttentionPlan::default()), ..begin.clone() })?;
         let architecture = &model.architecture;
         let plain = Engine::compile(&model, options)?;
         let race = |attention: AttentionPlan| -> Result<(f64, Engine), Error> {
@@ -176,6 +177,12 @@ impl Prices {
             }
         }
         Ok(prices)
+    }
+
+    /// Where an operation that is spared because tokens leave is worth so much, and measuring them in a layer costs so much.
+    #[cfg(test)]
+    pub(crate) fn of_tokens(tokens: f64, measuring: f64) -> Prices {
+        Prices { tokens, measuring, ..Prices::default() }
     }
 
     /// Share of the time that a plan saves, given what was counted; negative where choosing costs more.

@@ -167,7 +167,7 @@ pub struct Tried {
     pub bytes: u64,
     /// Whether the search went on from it.
     pub accepted: bool,
-    /// Whether all it economises saves time, as far as the clock was asked.
+    /// Whether all it economises saves time, as far as the clock was asked; with size in focus, whether it is smaller at all.
     pub pays: bool,
     /// Whether enough rows do not get worse, if that matters.
     pub fair: bool,
@@ -180,6 +180,11 @@ impl Tried {
     /// its score alone decides.
     pub fn within(&self, budget: f64) -> bool {
         if self.trained { self.verdict.lost <= budget + 1e-9 } else { self.verdict.within(budget) }
+    }
+
+    /// Whether a search may go on from it: it is within the budget, and fair to most rows where that matters.
+    pub(crate) fn is_acceptable(&self, budget: f64) -> bool {
+        self.fair && self.within(budget)
     }
 }
 
@@ -276,7 +281,8 @@ impl Search<'_> {
             if !self.given_up.iter().any(|known| known.what == of) {
                 self.given_up.push(GivenUp { what: of, slower: 1.0 / ratio - 1.0 });
             }
-            if !(self.stop)() {
+            // The model as it came is no candidate.
+            if !(self.stop)() && without != Recipe::default() {
                 self.attempt("the same without what does not pay", &without)?;
             }
         }
@@ -297,10 +303,14 @@ impl Search<'_> {
         self.settings.trials.saturating_sub(self.tried.len() - self.looks)
     }
 
-    /// Share of the layers' time that is saved by what a candidate chooses while it runs.
+    /// Share of the layers' time that is saved by what a candidate chooses while it runs, beside what the model as it came chooses.
     pub(crate) fn chosen(&self, tried: &Tried) -> f64 {
-        let architecture = &self.shop.model.architecture;
-        self.prices.saved(tried.recipe.attention.as_ref(), &tried.verdict.counted, architecture)
+        let Model { architecture, plan, .. } = self.shop.model;
+        let came = plan.attention.as_ref();
+        let left = |attention, counted| 1.0 - self.prices.saved(attention, counted, architecture);
+        let was = left(came, &self.judge.own().counted);
+        let now = left(tried.recipe.attention.as_ref().or(came), &tried.verdict.counted);
+        1.0 - now / was.max(0.02)
     }
 
     /// Tries a recipe: what its answers are worth.
@@ -338,6 +348,10 @@ impl Search<'_> {
         if (self.stop)() {
             return Err(Error::new("stopped"));
         }
+        // What the model came with and keeps is nothing that is done to it.
+        let came = self.shop.model.plan.attention.as_ref();
+        let attention = recipe.attention.clone().filter(|attention| Some(attention) != came);
+        let recipe = &Recipe { attention, ..recipe.clone() };
         let model = self.make(recipe)?;
         let verdict = match self.journal.find(recipe, judge.rows()) {
             Some(verdict) => verdict,
@@ -355,7 +369,7 @@ impl Search<'_> {
             foreseen: 1.0,
             bytes,
             accepted: false,
-            pays: true,
+            pays: self.settings.focus != Focus::Size || bytes < self.shop.model.weights.size_in_bytes() as u64,
             fair: self.settings.is_fair(&verdict),
             trained: self.tune.is_some(),
         };
@@ -370,9 +384,10 @@ impl Search<'_> {
         }
     }
 
-    /// The model of a recipe, as far as its answers depend on it.
+    /// The model of a recipe, as far as its answers depend on it: rounded where it will be saved so.
     fn make(&self, recipe: &Recipe) -> Result<Model, Error> {
-        if recipe.bits.is_some() { self.shop.make(recipe) } else { self.shop.shape(recipe) }
+        let is_rounded = recipe.bits.is_some() || self.shop.came_rounded();
+        if is_rounded { self.shop.make(recipe) } else { self.shop.shape(recipe) }
     }
 
     /// The fastest precision of those that answer as well, if one may be chosen.
@@ -389,7 +404,7 @@ impl Search<'_> {
             }
             let recipe = Recipe { precision: Some(precision), ..Recipe::default() };
             let tried = self.attempt("precision", &recipe)?;
-            if tried.verdict.within(self.settings.budget) {
+            if tried.is_acceptable(self.settings.budget) {
                 self.accept();
                 best = (recipe, ratio);
             }
@@ -409,7 +424,7 @@ impl Search<'_> {
         }
         // It was not asked where it is no faster than the best so far.
         let in_bf16 = Recipe { precision: Some(Precision::Bf16), ..Recipe::default() };
-        if begin != in_bf16 && !self.attempt("precision", &in_bf16)?.verdict.within(little) {
+        if begin != in_bf16 && !self.attempt("precision", &in_bf16)?.is_acceptable(little) {
             return Ok(begin);
         }
         let bf16 = (0..self.shop.anatomy.sites.len()).collect();
@@ -423,7 +438,7 @@ impl Search<'_> {
         }
         (self.tell)(Event::Phase("bits", 1));
         let recipe = Recipe { bits: Some(Bits::all(8)), ..begin.clone() };
-        if self.attempt("8 bits", &recipe)?.verdict.within(self.settings.budget) {
+        if self.attempt("8 bits", &recipe)?.is_acceptable(self.settings.budget) {
             self.accept();
             return Ok(recipe);
         }
@@ -434,6 +449,57 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{model, searching, settings};
+
+    #[test]
+    fn what_came_rounded_is_judged_as_it_will_be_saved() {
+        let whole = model();
+        let few = Recipe { bits: Some(Bits::all(3)), ..Recipe::default() };
+        let came = crate::Workshop::new(&whole).unwrap().make(&few).unwrap();
+        let settings = settings(Strategy::Paper, Focus::Speed, &[Economy::Heads]);
+        searching(&came, &settings, 12, |search| {
+            // One head of two is left, and what is behind it is dimmed: floats, until they are rounded again.
+            let left = search
+                .shop
+                .anatomy
+                .of_kind(crate::Kind::Attention)
+                .map(|site| (site, crate::Left::Dimmed(vec![0], 0.5)));
+            let recipe = Recipe { left: left.collect(), ..Recipe::default() };
+            let tried = search.attempt("half", &recipe).unwrap();
+            let saved = search.judge.verdict(&search.shop.make(&recipe).unwrap(), &mut || false).unwrap();
+            let floats = search.judge.verdict(&search.shop.shape(&recipe).unwrap(), &mut || false).unwrap();
+            assert_eq!(tried.verdict, saved);
+            assert_ne!(tried.verdict.loss, floats.loss);
+        });
+    }
+
+    #[test]
+    fn what_a_model_came_with_is_nothing_new() {
+        let mut came = model();
+        came.plan.attention = Some("exact,drop=0.9".parse().unwrap());
+        let settings = settings(Strategy::Cost, Focus::Speed, &[Economy::Tokens]);
+        searching(&came, &settings, 30, |search| {
+            search.prices = Prices::of_tokens(1.0, 0.01);
+            let same = Recipe { attention: search.shop.model.plan.attention.clone(), ..Recipe::default() };
+            let same = search.attempt("the same", &same).unwrap();
+            assert_eq!(same.recipe, Recipe::default(), "it is the model as it came");
+            assert!((same.foreseen - 1.0).abs() < 1e-9, "{}", same.foreseen);
+            // All tokens stay: that is slower than what came.
+            let none = Recipe { attention: Some("exact,drop=0.000001".parse().unwrap()), ..Recipe::default() };
+            let none = search.attempt("milder", &none).unwrap();
+            assert!(none.foreseen < 0.95, "{} {:?}", none.foreseen, search.judge.own().counted);
+        });
+    }
+
+    #[test]
+    fn what_is_no_smaller_does_not_pay_where_size_matters() {
+        let settings = settings(Strategy::Paper, Focus::Size, &[Economy::Bits]);
+        searching(&model(), &settings, 12, |search| {
+            let tried = search.attempt("nothing", &Recipe { precision: Some(Precision::Int8), ..Recipe::default() });
+            assert!(!tried.unwrap().pays);
+            assert!(search.attempt("bits", &Recipe { bits: Some(Bits::all(8)), ..Recipe::default() }).unwrap().pays);
+        });
+    }
 
     #[test]
     fn weight_groups_are_as_published_but_for_ours() {

@@ -62,7 +62,9 @@ pub(crate) fn searching_with<T>(
     let text = Sequence { ids: (1..=tokens).collect(), types: vec![0; tokens as usize] };
     let watch = Stopwatch::new(vec![text; 4], 1, 4);
     let baseline = Engine::compile(model, &engine).unwrap();
-    let costs = Costs::measure(model, &shop.anatomy, &watch, &engine, &baseline, &[]).unwrap().with_precisions(faster);
+    let mut journal = Journal::default();
+    let costs = Costs::measure(model, &shop.anatomy, &watch, &engine, &baseline, &[], &mut journal).unwrap();
+    let costs = costs.with_precisions(faster);
     ask(&mut Search {
         shop: &shop,
         judge: &judge,
@@ -71,7 +73,7 @@ pub(crate) fn searching_with<T>(
         watch: &watch,
         prices: Prices::default(),
         settings,
-        journal: Journal::default(),
+        journal,
         tried: Vec::new(),
         looks: 0,
         given_up: Vec::new(),

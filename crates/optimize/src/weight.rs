@@ -18,8 +18,9 @@ const ROUNDS: usize = 9;
 type Parts = BTreeMap<(Option<usize>, &'static str), f64>;
 
 /// What the sites of a recipe's model take: time by the clock with speed in focus, else bytes.
-pub(crate) fn weight(search: &Search<'_>, recipe: &Recipe) -> Result<Weight, Error> {
-    let anatomy = &search.shop.anatomy;
+pub(crate) fn weight(search: &mut Search<'_>, recipe: &Recipe) -> Result<Weight, Error> {
+    let shop = search.shop;
+    let anatomy = &shop.anatomy;
     let shares = shares(search, recipe)?;
     let heavy = heavy(anatomy, &shares);
     let same = vec![0; anatomy.sites.len()];
@@ -34,7 +35,9 @@ pub(crate) fn weight(search: &Search<'_>, recipe: &Recipe) -> Result<Weight, Err
     let alone = Options { threads: 1, ..search.judge.engine().clone() };
     let engine = Engine::compile(&search.shop.shape(recipe)?, &alone)?;
     let flops = engine.layer_flops(&search.watch.lengths(), &Wanted::Head);
-    let times = times(anatomy, &least(&engine, search.watch)?, &flops);
+    let watch = search.watch;
+    let key = format!("blocks of {}", recipe.key());
+    let times = search.journal.clocked(&key, || Ok(times(anatomy, &least(&engine, watch)?, &flops)))?;
     Ok(Weight { heavy, steps: coarse(&times), counted: counted(anatomy, &flops) })
 }
 

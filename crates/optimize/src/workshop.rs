@@ -2,7 +2,7 @@
 
 use crate::rounding::Rounder;
 use crate::{Anatomy, Kind, Left, Moments, Recipe, Site, Spared};
-use sparing_model::{Calibration, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers, Quantization};
+use sparing_model::{Calibration, Edits, Error, FfnEdit, LayerEdit, Linear, Model, NewNumbers};
 use sparing_quantize::{Statistics, Target, targets};
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,9 @@ impl<'a> Workshop<'a> {
     pub fn new(model: &'a Model) -> Result<Workshop<'a>, Error> {
         let anatomy = Anatomy::of(&model.architecture)?;
         let ladders = vec![Vec::new(); anatomy.sites.len()];
-        Ok(Workshop { model, anatomy, ladders, statistics: None, calibration: None, rounder: Rounder::default() })
+        // What it came with is lost where anything is cut out of it.
+        let calibration = if needs_calibration(model) { model.calibration()? } else { None };
+        Ok(Workshop { model, anatomy, ladders, statistics: None, calibration, rounder: Rounder::default() })
     }
 
     /// Lets values have budgets, by a calibration of the model as it came.
@@ -40,9 +42,7 @@ impl<'a> Workshop<'a> {
 
     /// The model with its own calibration, where its plan needs one.
     pub(crate) fn fitted(&self, model: Model) -> Result<Model, Error> {
-        let mca = model.plan.attention.as_ref().and_then(|attention| attention.mca.as_ref());
-        let needed = mca.is_some_and(|mca| mca.sampler.needs_calibration());
-        match self.calibration.as_ref().filter(|_| needed) {
+        match self.calibration.as_ref().filter(|_| needs_calibration(&model)) {
             Some(calibration) => {
                 let own = calibration.of_heads(&self.model.architecture, &model)?;
                 Ok(model.calibrated(own))
@@ -142,7 +142,7 @@ impl<'a> Workshop<'a> {
         model.weights = model.weights.replace(tensors)?;
         if let Some(bits) = recipe.bits {
             let was = model.plan.quantization.take().unwrap_or_default();
-            model.plan.quantization = Some(Quantization { bits, layers: recipe.layer_bits.clone(), ..was });
+            model.plan.quantization = Some(was.rounded(bits, &recipe.layer_bits));
         }
         self.fitted(model)
     }
@@ -167,6 +167,11 @@ impl<'a> Workshop<'a> {
     /// What was seen of what linear maps read.
     pub(crate) fn statistics(&self) -> Option<&Statistics> {
         self.statistics.as_ref()
+    }
+
+    /// Whether any weights came as integers.
+    pub fn came_rounded(&self) -> bool {
+        targets(&self.model.architecture).iter().any(|target| self.stored(&target.name).is_some())
     }
 
     /// Bits of a tensor that came as integers.
@@ -219,6 +224,12 @@ impl<'a> Workshop<'a> {
             Kind::Ffn => &layer.ffns[site.block].down,
         }
     }
+}
+
+/// Whether a model's plan has values with budgets that were calibrated.
+fn needs_calibration(model: &Model) -> bool {
+    let mca = model.plan.attention.as_ref().and_then(|attention| attention.mca.as_ref());
+    mca.is_some_and(|mca| mca.sampler.needs_calibration())
 }
 
 /// What is left of a site at each stop.

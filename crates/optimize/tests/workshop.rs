@@ -161,3 +161,16 @@ fn what_is_not_on_the_menu_never_pays() {
     let prices = Prices::measure(&shop, &Recipe::default(), &watch, &exact(), &some).unwrap();
     assert!(Running::ALL.iter().all(|what| !prices.pays(*what)));
 }
+
+#[test]
+fn what_comes_rounded_stays_so_and_its_plan_says_what_is_stored() {
+    let model = model();
+    let few = Recipe { bits: Some(Bits::all(3)), ..Recipe::default() };
+    let came = prepared(&model).make(&few).unwrap();
+    let shop = prepared(&came);
+    assert!(shop.came_rounded() && !prepared(&model).came_rounded());
+    // Eight bits were asked for, and three are there.
+    let made = shop.make(&Recipe { bits: Some(Bits::all(8)), ..Recipe::default() }).unwrap();
+    assert_eq!(made.weights.size_in_bytes(), came.weights.size_in_bytes());
+    assert_eq!(made.plan.quantization.unwrap().bits, Bits::all(3));
+}

@@ -120,12 +120,17 @@ pub fn file(name: &str, contents: impl AsRef<[u8]>) -> (tempfile::TempDir, Strin
 
 /// A table of texts, labelled as a tiny model itself would, mostly: there is something to lose.
 pub fn labelled(model: &str, rows: usize) -> (tempfile::TempDir, String) {
+    labelled_in(model, 0..rows)
+}
+
+/// Such a table of the rows from one number to another; below 343 every text is another one.
+pub fn labelled_in(model: &str, rows: std::ops::Range<usize>) -> (tempfile::TempDir, String) {
     let words = ["a film", "the plot is thin", "good", "not good at all", "actors", "the film is good", "thin plot"];
-    let texts: Vec<String> =
-        (0..rows).map(|i| format!("{} {} {}", words[i % 7], words[(i / 7) % 7], words[(i * 3 + i / 49) % 7])).collect();
+    let text = |i: usize| format!("{} {} {}", words[i % 7], words[(i / 7) % 7], words[(i * 3 + i / 49) % 7]);
+    let texts: Vec<String> = rows.clone().map(text).collect();
     let answers = piped(&["run", model, "--json"], texts.join("\n").as_bytes()).json_lines();
     let mut csv = "review,stars\n".to_string();
-    for (i, (text, answer)) in texts.iter().zip(&answers).enumerate() {
+    for (i, (text, answer)) in rows.zip(texts.iter().zip(&answers)) {
         let label = answer["label"].as_str().unwrap();
         csv += &format!("{text},{}\n", if i % 11 == 0 { "LABEL_1" } else { label });
     }

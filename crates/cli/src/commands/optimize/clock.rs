@@ -6,6 +6,7 @@ use super::finish::unseen;
 use super::saved::Measured;
 use super::searching::{Found, Work};
 use crate::failure::Failure;
+use crate::interrupt;
 use indicatif::ProgressBar;
 use sparing_engine::Engine;
 use sparing_optimize::{Contest, Contestant, Recipe, Settings, Timed, contest as defend, executor, outcome};
@@ -19,6 +20,8 @@ const SHOWN: usize = 8;
 const FINALISTS: usize = 4;
 /// Rounds of their races.
 const ROUNDS: usize = 9;
+/// What is foreseen to be so many times faster than the model as it came need not be raced against that to know that it is not slower.
+const SURELY: f64 = 1.5;
 
 /// Who won, and the scores on unseen rows and bytes of all that were in it but the first.
 pub struct Raced {
@@ -37,7 +40,9 @@ pub fn contest(
 ) -> Result<Raced, Failure> {
     bar.set_message("candidates");
     let may_win = |number: usize| settings.focus == Focus::Speed && may_be_chosen(found, settings, number);
-    let all: Vec<_> = shown(found, settings, work).into_iter().map(|number| (number, may_win(number))).collect();
+    let all = shown(found, settings, work).into_iter().map(|number| (number, may_win(number)));
+    // Who is in a hurry waits for nobody that is only shown.
+    let all: Vec<_> = all.filter(|(_, may_win)| *may_win || !interrupt::asked()).collect();
     let compiled = |number: usize| -> Result<_, Failure> {
         let model = found.model(number, work)?;
         Ok((Engine::compile(&model, &args.engine())?, model))
@@ -68,6 +73,13 @@ pub fn contest(
         Ok(timed)
     };
     let contest = defend(found.best, &all, &mut race)?;
+    let close = |number: usize| settings.focus == Focus::Speed && found.tried[number].foreseen < SURELY;
+    let contest = match contest.winner.is_some_and(close) {
+        true => contest.or_nobody(&mut |winner| -> Result<_, Failure> {
+            Ok(work.watch.race(&work.baseline, &compiled(winner)?.0, ROUNDS)?)
+        })?,
+        false => contest,
+    };
     Ok(Raced { contest, scored })
 }
 

@@ -3,11 +3,12 @@
 use crate::args::{ColumnArgs, positive, task};
 use crate::failure::Failure;
 use clap::Args;
-use sparing_tasks::{Dataset, Example, Label, Select, Split, Task};
+use sparing_model::HeadKind;
+use sparing_tasks::{Columns, Dataset, Example, Gold, Label, Select, Split, Task};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Labelled rows, half of which are searched with.
+/// Rows, half of which are searched with.
 const LEAST: usize = 20;
 /// Rows that say what a single part is worth (not whether it is good enough, so few will do): at least and at most.
 const GLANCE: (usize, usize) = (64, 256);
@@ -17,6 +18,8 @@ const GLANCE_CHARACTERS: usize = 65536;
 const CALIBRATION_CHARACTERS: usize = 131_072;
 /// Texts to calibrate with, however long they are.
 const CALIBRATION_LEAST: usize = 128;
+/// Where there are few rows, one of so many is set apart to calibrate with.
+const APART: usize = 3;
 
 /// What to read.
 #[derive(Debug, Args)]
@@ -43,7 +46,16 @@ pub struct DataArgs {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = positive)]
     search_rows: usize,
 
-    /// Calibrate with at most this many texts (of a task: of its train part, if it is there)
+    /// Report with at most this many rows, drawn at random
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = positive)]
+    unseen_rows: usize,
+
+    /// Texts to calibrate with, a table like --data whose labels are not looked at [default: the task's train part, else rows of --data
+    /// that are then not searched with]
+    #[arg(long, value_name = "PATH")]
+    calibrate: Option<PathBuf>,
+
+    /// Calibrate with at most this many texts
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = positive)]
     calibration_rows: usize,
 
@@ -63,12 +75,25 @@ pub struct Data {
     pub name: String,
 }
 
+/// Rows as they are in files.
+pub struct Given {
+    task: Option<Task>,
+    rows: Dataset,
+    unseen: Option<Dataset>,
+}
+
 impl DataArgs {
+    /// The files that were named, with the flags that did so.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let all = [("--data", &self.data), ("--unseen", &self.unseen), ("--calibrate", &self.calibrate)];
+        all.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
+    }
+
     /// Reads them.
-    pub fn read(&self, builtin: bool, seed: u64) -> Result<Data, Failure> {
+    pub fn read(&self, builtin: bool) -> Result<Given, Failure> {
         let all = Select::default();
         let task = self.task.or((builtin && self.data.is_none()).then_some(Task::Sst2));
-        let mut labelled = match (task, &self.data) {
+        let rows = match (task, &self.data) {
             (Some(task), Some(path)) => Dataset::read(task, path, Split::Dev, &all)?,
             (Some(task), None) => Dataset::builtin(task.name(), &all)?,
             (None, Some(path)) => Dataset::table(path, &self.columns.columns(), &all)?,
@@ -78,27 +103,35 @@ impl DataArgs {
                 ));
             }
         };
-        labelled.examples.retain(|example| example.label != Label::None);
-        if labelled.examples.len() < LEAST {
-            let (source, rows) = (&labelled.source, labelled.examples.len());
-            return Err(Failure::new(format!(
-                "{source}: {rows} labelled rows are too few to search with; {LEAST} at least, better 1000"
-            )));
+        enough(&rows, "rows")?;
+        let unseen = self.unseen.as_deref().map(|path| self.unseen(task, path)).transpose()?;
+        Ok(Given { task, rows, unseen })
+    }
+
+    /// Makes the three sets of them, for a model with this head and a search that calibrates or does not.
+    pub fn divide(&self, given: Given, head: HeadKind, calibrates: bool, seed: u64) -> Result<Data, Failure> {
+        let Given { task, rows: mut search, mut unseen } = given;
+        for rows in std::iter::once(&mut search).chain(&mut unseen) {
+            rows.keep_scorable(head)?;
+        }
+        if !Gold::is_text(head) {
+            search.examples.retain(|example| example.label != Label::None);
+            enough(&search, "labelled rows")?;
         }
         let name = task.map_or_else(|| file_name(self.data.as_deref()), |task| task.name().to_string());
-        let (mut search, unseen) = match &self.unseen {
-            Some(path) => {
-                let mut unseen = self.unseen(task, path)?;
-                if alike(&labelled, &unseen) {
-                    return Err(Failure::Usage(format!("--unseen {}: these rows are searched with", unseen.source)));
-                }
-                drop_known(&mut labelled, &mut unseen);
-                (labelled, unseen)
+        let mut unseen = match unseen {
+            Some(unseen) if alike(&search, &unseen) => {
+                return Err(Failure::Usage(format!("--unseen {}: these rows are searched with", unseen.source)));
+            }
+            Some(mut unseen) => {
+                let dropped = drop_known(&mut search, &[&unseen]);
+                unseen.notes.extend(left_out(&search, dropped, "only the report may see these texts"));
+                unseen
             }
             None => {
-                let mut unseen = labelled.hold_out(seed)?;
-                bring_together(&mut labelled, &mut unseen);
-                (labelled, unseen)
+                let mut unseen = search.hold_out(seed)?;
+                bring_together(&mut search, &mut unseen);
+                unseen
             }
         };
         if search.examples.len() < LEAST / 2 || unseen.examples.is_empty() {
@@ -109,24 +142,53 @@ impl DataArgs {
                 unseen.examples.len()
             )));
         }
-        let calibration = self.calibration(task, &search, seed);
-        search.thin(self.search_rows, seed);
+        if self.search_rows < LEAST / 2 {
+            let (rows, least) = (self.search_rows, LEAST / 2);
+            return Err(Failure::Usage(format!("--search-rows {rows}: {least} at least, better 1000")));
+        }
+        let all = unseen.examples.len();
+        unseen.thin(self.unseen_rows, seed);
+        if unseen.examples.len() < all {
+            let rows = unseen.examples.len();
+            unseen.notes.push(format!("{rows} of {all} unseen rows are reported with; --unseen-rows says how many"));
+        }
+        let mut calibration = match self.texts(task, &unseen, seed)? {
+            None if calibrates => self.set_apart(&mut search, seed),
+            texts => {
+                search.thin(self.search_rows, seed);
+                texts.unwrap_or_else(|| search.clone())
+            }
+        };
+        self.cut(&mut calibration, seed);
         let glance = glance(&search, seed);
         Ok(Data { calibration, search, glance, unseen, name })
     }
 
-    /// Rows to fine-tune with: a table of their own, else the task's train part.
+    /// Rows to fine-tune with: a table of their own, else the task's train part. Those that are searched or reported with are left out,
+    /// and the report says so.
     #[cfg(feature = "train")]
-    pub fn train(&self, tutor: &super::TutorArgs, seed: u64) -> Result<Dataset, Failure> {
-        let all = Select { sample: tutor.train_rows, seed, ..Select::default() };
-        match (self.task, tutor.train.as_deref().or(self.data.as_deref().filter(|path| path.is_dir()))) {
-            (Some(task), Some(path)) => Ok(Dataset::read(task, path, Split::Train, &all)?),
-            (None, Some(path)) => Ok(Dataset::table(path, &self.columns.columns(), &all)?),
+    pub fn train(&self, tutor: &super::TutorArgs, data: &mut Data, seed: u64) -> Result<Dataset, Failure> {
+        let all = Select::default();
+        let mut rows = match (self.task, tutor.train.as_deref().or(self.data.as_deref().filter(|path| path.is_dir()))) {
+            (Some(task), Some(path)) => Dataset::read(task, path, Split::Train, &all)?,
+            (None, Some(path)) => Dataset::table(path, &self.columns.columns(), &all)?,
             (_, None) => {
                 let needs = "--recover needs rows to train with: --data with the task's train part, or --train";
-                Err(Failure::Usage(needs.into()))
+                return Err(Failure::Usage(needs.into()));
             }
+        };
+        let why = "these rows are searched or reported with; training needs others";
+        if [&data.search, &data.unseen].iter().any(|known| alike(&rows, known)) {
+            return Err(Failure::Usage(format!("--train {}: {why}", rows.source)));
         }
+        let dropped = drop_known(&mut rows, &[&data.search, &data.unseen]);
+        if dropped > 0 && rows.examples.len() < LEAST {
+            let (source, left) = (&rows.source, rows.examples.len());
+            return Err(Failure::new(format!("{source}: {left} rows are left without {dropped} others: {why}")));
+        }
+        data.unseen.notes.extend(left_out(&rows, dropped, "training may not see what is searched or reported with"));
+        tutor.train_rows.iter().for_each(|count| rows.thin(*count, seed));
+        Ok(rows)
     }
 
     fn unseen(&self, task: Option<Task>, path: &Path) -> Result<Dataset, Failure> {
@@ -137,22 +199,45 @@ impl DataArgs {
         })
     }
 
-    /// Texts to calibrate with: the train part if it is there, else those that are searched with.
-    fn calibration(&self, task: Option<Task>, search: &Dataset, seed: u64) -> Dataset {
+    /// Texts to calibrate with that are not searched with anyway: those that were named, else the task's train part.
+    fn texts(&self, task: Option<Task>, unseen: &Dataset, seed: u64) -> Result<Option<Dataset>, Failure> {
         let sample = Select { sample: Some(self.calibration_rows), seed, ..Select::default() };
-        let train = match (task, &self.data) {
-            (Some(task), Some(path)) if path.is_dir() => Dataset::read(task, path, Split::Train, &sample).ok(),
+        Ok(match (&self.calibrate, task, &self.data) {
+            (Some(path), ..) => {
+                let mut texts = Dataset::table(
+                    path,
+                    &Columns { label: None, texts_only: true, ..self.columns.columns() },
+                    &Select::default(),
+                )?;
+                drop_known(&mut texts, &[unseen]);
+                Some(texts)
+            }
+            (None, Some(task), Some(path)) if path.is_dir() => Dataset::read(task, path, Split::Train, &sample).ok(),
+            (None, Some(task), None) => Dataset::builtin_train(task.name(), &sample),
             _ => None,
-        };
-        let mut texts = train.unwrap_or_else(|| search.clone());
-        let enough = rows_of(CALIBRATION_CHARACTERS, &texts).max(CALIBRATION_LEAST);
+        })
+    }
+
+    /// Thins rows to those that are searched with, and returns others to calibrate with. What makes up for what was removed fits the rows that
+    /// it was calibrated with best: judged by the same ones it would seem better than it is.
+    fn set_apart(&self, search: &mut Dataset, seed: u64) -> Dataset {
+        let mut others = search.clone();
+        let rows = search.examples.len();
+        let apart = (rows / APART).min(CALIBRATION_LEAST);
+        search.thin(self.search_rows.min(rows - apart), seed);
+        leave_out(&mut others, search);
+        others
+    }
+
+    /// Leaves as many texts as there is something to learn from.
+    fn cut(&self, texts: &mut Dataset, seed: u64) {
+        let enough = rows_of(CALIBRATION_CHARACTERS, texts).max(CALIBRATION_LEAST);
         texts.thin(self.calibration_rows.min(enough), seed);
-        texts
     }
 }
 
 /// Whether both come from the same file, whatever its path is written like.
-pub fn alike(a: &Dataset, b: &Dataset) -> bool {
+fn alike(a: &Dataset, b: &Dataset) -> bool {
     let file = |of: &Dataset| std::fs::canonicalize(&of.source).ok();
     a.source == b.source || file(a).is_some_and(|a| Some(a) == file(b))
 }
@@ -164,17 +249,36 @@ fn texts(example: &Example) -> Texts {
     (example.text.clone(), example.pair.clone())
 }
 
-/// Drops rows that are to be searched with and are among the unseen ones, with a note.
-fn drop_known(search: &mut Dataset, unseen: &mut Dataset) {
-    let known: HashSet<Texts> = unseen.examples.iter().map(texts).collect();
-    let before = search.examples.len();
-    search.examples.retain(|example| !known.contains(&texts(example)));
-    let dropped = before - search.examples.len();
-    if dropped > 0 {
-        let s = if dropped == 1 { "" } else { "s" };
-        let source = &search.source;
-        unseen.notes.push(format!("{source}: {dropped} row{s} left out, for only the report may see these texts"));
+/// Refuses rows that are too few to search with.
+fn enough(rows: &Dataset, what: &str) -> Result<(), Failure> {
+    match rows.examples.len() {
+        few @ ..LEAST => Err(Failure::new(format!(
+            "{}: {few} {what} are too few to search with; {LEAST} at least, better 1000",
+            rows.source
+        ))),
+        _ => Ok(()),
     }
+}
+
+/// Drops rows whose texts others have too, and says how many.
+fn drop_known(rows: &mut Dataset, others: &[&Dataset]) -> usize {
+    let known: HashSet<Texts> = others.iter().flat_map(|rows| &rows.examples).map(texts).collect();
+    let before = rows.examples.len();
+    rows.examples.retain(|example| !known.contains(&texts(example)));
+    before - rows.examples.len()
+}
+
+/// What to say of rows that were dropped.
+fn left_out(rows: &Dataset, dropped: usize, why: &str) -> Option<String> {
+    let s = if dropped == 1 { "" } else { "s" };
+    (dropped > 0).then(|| format!("{}: {dropped} row{s} left out, for {why}", rows.source))
+}
+
+/// Leaves rows that nobody judges by: what makes up for what was removed fits the rows that it was calibrated with best, and these would flatter
+/// it.
+fn leave_out(others: &mut Dataset, searched: &Dataset) {
+    let judged_by: HashSet<usize> = searched.examples.iter().map(|example| example.line).collect();
+    others.examples.retain(|example| !judged_by.contains(&example.line));
 }
 
 /// Puts rows with the same texts on one side of a split: the one that has the first of them.
@@ -260,10 +364,22 @@ mod tests {
         search.examples[3].pair = Some("x".into());
         let mut unseen = told(&["a", "c"]);
         unseen.source = "else.csv".into();
-        drop_known(&mut search, &mut unseen);
+        let dropped = drop_known(&mut search, &[&unseen]);
         // The same text beside another one is another row.
         assert_eq!(lines(&search), [2, 4]);
-        assert!(unseen.notes.last().unwrap().contains("2 rows left out"), "{:?}", unseen.notes);
+        let note = left_out(&search, dropped, "only the report may see these texts").unwrap();
+        assert!(note.contains("2 rows left out"), "{note}");
+        assert_eq!(drop_known(&mut search, &[&unseen]), 0);
+        assert_eq!(left_out(&search, 0, ""), None);
+    }
+
+    #[test]
+    fn what_is_judged_by_is_not_calibrated_with() {
+        let mut others = told(&["a", "b", "c", "d"]);
+        let mut searched = others.clone();
+        searched.examples.retain(|example| [2, 3].contains(&example.line));
+        leave_out(&mut others, &searched);
+        assert_eq!(lines(&others), [1, 4]);
     }
 
     #[test]

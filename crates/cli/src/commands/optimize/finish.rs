@@ -1,32 +1,32 @@
 //! From what was tried to a saved model and its report.
 
 use super::data::Data;
+use super::place::Begun;
 use super::saved::{self, Measured};
 use super::searching::{Ended, Found, Work};
 use super::{OptimizeArgs, clock, name};
 use crate::failure::Failure;
-use crate::{load, machine, progress};
+use crate::{interrupt, load, machine, progress};
 use sparing_engine::Engine;
 use sparing_model::{Executor, HeadKind, Model, Precision};
 use sparing_optimize::{Recipe, Settings, Tried, Verdict, answers, outcome};
-use sparing_report::{BaseCard, Candidate, Interval, Metric, Report, Task, Verification, Versions};
+use sparing_report::{BaseCard, Candidate, Focus, Interval, Metric, Report, Task, Verification, Versions};
 use sparing_tasks::Report as Scores;
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
 
 /// Standard errors on either side of what has 95% of a normal distribution between them.
 const SIDES: f64 = 1.96;
 
-/// Saves the best model, has it measured, and writes the report beside it.
+/// Saves the best model, has it measured, and writes the report beside it; also says where.
 pub fn finish(
     args: &OptimizeArgs,
     data: &Data,
     settings: &Settings,
     work: &Work<'_>,
     mut found: Found,
-    start: Instant,
-) -> Result<Report, Failure> {
-    let before = unseen(args, data, &work.baseline, work.shop.model)?;
+    before: &Scores,
+    begun: &Begun,
+) -> Result<(Report, PathBuf), Failure> {
     let bar = progress::bar(clock::shown(&found, settings, work).len() as u64 + 3, "measurements");
     let mut raced = clock::contest(args, data, settings, work, &found, &bar)?;
     found.best = raced.contest.winner;
@@ -38,11 +38,12 @@ pub fn finish(
         None => work.shop.make(&recipe)?.into(),
     };
     bar.set_message("saving");
-    model.save(&args.out)?;
+    let (place, taken) = begun.save(args, &model)?;
+    found.notes.extend(taken);
     bar.inc(1);
 
     let mut baseline = candidate("the model as it came", &Recipe::default(), work, work.judge.own().score);
-    score(&mut baseline, &before, &before, args)?;
+    score(&mut baseline, before, before, args);
     (baseline.time_ratio, baseline.bytes) = (1.0, work.shop.model.weights.size_in_bytes() as u64);
     (baseline.meets_budget, baseline.memory_bytes) = (true, Some(work.baseline.weight_bytes() as u64));
     let engine = Engine::compile(&model, &args.engine())?;
@@ -57,15 +58,18 @@ pub fn finish(
             (one.doubt, one.luck) = (Some(tried.verdict.doubt), Some(tried.verdict.luck));
         }
         if !tried.pays {
-            one.what += "; given up, for by the clock it is slower than without what is chosen while it runs";
+            one.what += match settings.focus {
+                Focus::Size => "; given up, for it is no smaller",
+                _ => "; given up, for by the clock it is slower than without what is chosen while it runs",
+            };
         }
         one.meets_budget = outcome::good_enough(tried, settings.focus, settings.budget);
         if Some(number) == found.best {
             // It answers in the engine, as it will.
-            score(&mut one, &before, &unseen(args, data, &engine, &model)?, args)?;
+            score(&mut one, before, &unseen(args, data, &engine, &model)?, args);
             one.bytes = model.weights.size_in_bytes() as u64;
         } else if let Some((after, bytes)) = raced.scored.get(&number) {
-            score(&mut one, &before, after, args)?;
+            score(&mut one, before, after, args);
             one.bytes = *bytes;
         }
         candidates.push(one);
@@ -75,7 +79,7 @@ pub fn finish(
     bar.set_message("the speed of what was saved");
     let own = saved::race(args, work.shop.model, data, &work.baseline, &engine)?;
     bar.set_message("a fresh process measures what was saved");
-    let measured = saved::by_fresh_process()?;
+    let measured = saved::by_fresh_process(&place)?;
     bar.inc(1);
     bar.set_message("where the time goes");
     baseline.time_ms = measured.baseline_ms;
@@ -90,8 +94,8 @@ pub fn finish(
         command: command(),
         seed: args.seed,
         created: sparing_report::time::now(),
-        seconds: Some(start.elapsed().as_secs_f64()),
-        machine: here(&work.baseline),
+        seconds: Some(begun.at.elapsed().as_secs_f64()),
+        machine: here(),
         versions: versions(),
         model: described(args, work.shop.model),
         focus: settings.focus,
@@ -114,7 +118,7 @@ pub fn finish(
         parts_after: clock::parts(work, &engine, measured.baseline_ms / measured.time_ratio)?,
         ended,
         failure,
-        notes: notes(data, settings, work, &found, &recipe, &before, &measured),
+        notes: notes(data, settings, work, &found, &recipe, before, &measured),
         verification: Some(Verification {
             score: measured.score,
             time_ratio: measured.time_ratio,
@@ -132,14 +136,14 @@ pub fn finish(
     };
     report.judge();
     bar.finish_and_clear();
-    report.save(&args.out, &base_card(args, work.shop.model))?;
+    report.save(&place, &base_card(args, work.shop.model))?;
     confirm(&report, model.weights.size_in_bytes() as u64)?;
     // The journal has done its duty, unless the search is to go on.
     if found.ended == Ended::Whole {
         let _ = std::fs::remove_file(args.journal());
         let _ = std::fs::remove_dir_all(args.rounds());
     }
-    Ok(report)
+    Ok((report, place))
 }
 
 /// What the model's own card says, if it came with one.
@@ -165,6 +169,25 @@ fn versions() -> Versions {
         sparing: env!("CARGO_PKG_VERSION").into(),
         commit: option_env!("SPARING_COMMIT").filter(|commit| !commit.is_empty()).map(String::from),
         build: Some(format!("{build}{training}")),
+    }
+}
+
+/// The answers of the model as it came on rows that the search will not see, before it begins: rows that nothing can be scored on are no
+/// news for after it.
+pub fn as_it_came(args: &OptimizeArgs, data: &Data, work: &Work<'_>) -> Result<Scores, Failure> {
+    let spinner = progress::spinner("the model as it came: unseen rows");
+    let answered = answers(&work.baseline, work.shop.model, &data.unseen, &args.evaluation(), &mut interrupt::asked);
+    spinner.finish_and_clear();
+    let answered = answered.map_err(interrupt::told)?;
+    match answered.values.first() {
+        Some(value) if !value.value.is_finite() => Err(Failure::new(format!(
+            "{}: {} is not defined on its {} unseen rows (are all labels the same?): the report could say nothing; give others with \
+             --unseen, or more",
+            data.unseen.source,
+            value.metric.name(),
+            answered.n
+        ))),
+        _ => Ok(answered),
     }
 }
 
@@ -201,14 +224,19 @@ fn candidate(name: &str, recipe: &Recipe, work: &Work<'_>, search_score: f64) ->
 }
 
 /// Puts in what came of unseen rows.
-fn score(candidate: &mut Candidate, before: &Scores, after: &Scores, args: &OptimizeArgs) -> Result<(), Failure> {
-    let Some(value) = after.values.first() else { return Ok(()) };
+fn score(candidate: &mut Candidate, before: &Scores, after: &Scores, args: &OptimizeArgs) {
+    let Some(value) = after.values.first() else { return };
     let interval = |i: sparing_tasks::Interval| Interval { low: i.low, high: i.high };
-    candidate.score = Some(value.value);
+    candidate.score = Some(value.value).filter(|score| score.is_finite());
     candidate.interval = value.interval.map(interval);
-    let change = before.compare(after, value.metric, &args.evaluation().bootstrap)?;
-    candidate.change = change.interval.map(interval);
-    Ok(())
+    // Answers that have no score (all the same, where a correlation is asked for) cannot be compared; others still can.
+    let change = before.compare(after, value.metric, &args.evaluation().bootstrap).ok();
+    candidate.change = change.and_then(|change| change.interval).map(interval);
+    // Rows that all stay do not say that nothing ever changes: of n others up to three may, with 95% confidence.
+    if let Some(change) = candidate.change.as_mut().filter(|i| i.low == i.high && value.metric.is_share()) {
+        let others = 3.0 / after.n.max(1) as f64;
+        (change.low, change.high) = (change.low - others, change.high + others);
+    }
 }
 
 /// What was given up is on no frontier.
@@ -251,16 +279,7 @@ fn notes(
     if found.best.is_none() {
         notes.push(format!("{}: the model is saved as it came", none(found, settings)));
     }
-    let luck = found.best.map(|best| found.tried[best].verdict.luck);
-    let needed = luck.map_or(0.0, |luck| needed(work.judge.rows(), luck, settings.budget));
-    if (before.n as f64) < needed {
-        notes.push(format!(
-            "{} unseen rows cannot tell a loss of {:.1}% from luck; about {} would be needed",
-            before.n,
-            100.0 * settings.budget,
-            (needed / 100.0).ceil() * 100.0
-        ));
-    }
+    notes.extend(few_rows(found, settings, work.judge.rows(), before.n));
     if let Some(whole) = came_rounded(work) {
         notes.push(format!(
             "the model came in fewer bits: in 32-bit floats it would take {:.1} MB, {:.2} times what is left",
@@ -275,18 +294,63 @@ fn notes(
 /// Why nothing is chosen.
 fn none(found: &Found, settings: &Settings) -> &'static str {
     let Settings { focus, budget, .. } = *settings;
-    let within = |tried: &&Tried| outcome::good_enough(tried, focus, budget) && tried.recipe != Recipe::default();
-    let within: Vec<&Tried> = found.tried.iter().filter(within).collect();
-    if within.is_empty() {
+    let tried = |number: &usize| &found.tried[*number];
+    let candidates = || (0..found.tried.len()).filter(|number| tried(number).recipe != Recipe::default());
+    let within = || candidates().filter(|number| outcome::good_enough(tried(number), focus, budget));
+    let pays = |number: &usize| tried(number).fair && tried(number).pays;
+    if candidates().next().is_none() {
+        "there was nothing to try"
+    } else if within().next().is_none() {
         "nothing that was tried is within the budget"
-    } else if !within.iter().any(|tried| tried.fair) {
+    } else if !within().any(|number| tried(&number).fair) {
         "what is within the budget makes most rows worse"
-    } else if !within.iter().any(|tried| tried.fair && tried.pays) {
-        "what is within the budget does not pay by the clock"
+    } else if !within().any(|number| pays(&number)) {
+        match focus {
+            Focus::Size => "what is within the budget is no smaller",
+            _ => "what is within the budget does not pay by the clock",
+        }
+    } else if within().any(|number| pays(&number) && found.is_kept(number)) {
+        "what is within the budget is slower by the clock than the model as it came"
     } else {
-        // Whatever can be made once more would have been chosen.
         "what is within the budget was trained to be judged and not kept"
     }
+}
+
+/// Whether rows are too few to tell a loss as large as the budget from luck, and how many it would take.
+fn few_rows(found: &Found, settings: &Settings, searched: usize, unseen: usize) -> Option<String> {
+    let budget = settings.budget;
+    let told = |verdict: &Verdict| {
+        let needed = needed(searched, verdict.luck, budget);
+        (needed, (needed / 100.0).ceil() * 100.0)
+    };
+    let percent = |share: f64| format!("{}%", (1e3 * share).round() / 10.0);
+    if let Some(best) = found.best {
+        let (needed, about) = told(&found.tried[best].verdict);
+        let few: Vec<String> = [(searched, "searched"), (unseen, "unseen")]
+            .iter()
+            .filter(|(rows, _)| (*rows as f64) < needed)
+            .map(|(rows, which)| format!("{rows} {which}"))
+            .collect();
+        let each = if few.len() == 2 { " of each" } else { "" };
+        return (!few.is_empty()).then(|| {
+            let (few, loss) = (few.join(" and "), percent(budget));
+            format!("{few} rows cannot tell a loss of {loss} from luck; about {about}{each} would be needed")
+        });
+    }
+    // Nothing was chosen: perhaps because too few rows could vouch for it.
+    let seems_good = |tried: &&Tried| {
+        let verdict = &tried.verdict;
+        tried.recipe != Recipe::default() && !tried.trained && verdict.lost <= budget && verdict.doubt > budget
+    };
+    let mildest = found.tried.iter().filter(seems_good).min_by(|a, b| a.verdict.doubt.total_cmp(&b.verdict.doubt))?;
+    let (needed, about) = told(&mildest.verdict);
+    ((searched as f64) < needed).then(|| {
+        let (lost, doubt) = (percent(mildest.verdict.lost.max(0.0)), percent(mildest.verdict.doubt));
+        format!(
+            "{searched} searched rows are too few to vouch for a candidate that lost {lost} on them, and perhaps {doubt} elsewhere; \
+             about {about} would be needed"
+        )
+    })
 }
 
 /// Rows that tell a loss as large as the budget from luck, 95 times of 100, by the standard error that so many rows have: it
@@ -337,14 +401,14 @@ fn described(args: &OptimizeArgs, model: &Model) -> sparing_report::Model {
     sparing_report::Model { name, hub, family }
 }
 
-fn here(engine: &Engine) -> sparing_report::Machine {
+fn here() -> sparing_report::Machine {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = info
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, n)| n.trim().to_string()));
     sparing_report::Machine {
         cpu: cpu.unwrap_or_else(|| "unknown processor".into()),
-        cores: engine.threads().min(machine::cores()),
+        cores: machine::cores(),
         isa: format!("{:?}", sparing_kernels::isa::active()).to_lowercase(),
         os: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
     }

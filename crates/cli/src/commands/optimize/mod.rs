@@ -3,19 +3,23 @@
 mod clock;
 mod data;
 mod finish;
+mod place;
 #[cfg(feature = "train")]
 mod recover;
+mod resume;
 mod saved;
 mod searching;
 mod show;
+mod teller;
 mod tutor;
 
 use crate::args::{ModelArgs, PrecisionArg, positive, threads};
 use crate::failure::Failure;
 use crate::load::BUILTIN;
-use crate::{console, files, interrupt, load};
+use crate::{console, interrupt, load};
 use clap::{Args, ValueEnum};
 use data::DataArgs;
+use place::Begun;
 use sparing_engine::Options as EngineOptions;
 use sparing_model::{Model, Precision};
 use sparing_optimize::{Economy, Settings, Strategy, bottom_first};
@@ -68,7 +72,8 @@ pub struct OptimizeArgs {
     #[arg(long, value_enum, value_name = "FOCUS", default_value = "speed")]
     focus: FocusArg,
 
-    /// Share of the score that may be lost, such as 0.5%
+    /// Share of the score that may be lost, such as 0.5%. With --focus accuracy nothing may be lost on searched rows, and this is what the
+    /// report judges unseen ones by
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     max_loss: f64,
 
@@ -124,9 +129,9 @@ pub struct OptimizeArgs {
     #[arg(long)]
     json: bool,
 
-    /// Measure what is in --out, and print that
-    #[arg(long, hide = true)]
-    measure: bool,
+    /// Measure what was saved there, and print that
+    #[arg(long, hide = true, value_name = "DIR")]
+    measure: Option<PathBuf>,
 }
 
 /// What matters most.
@@ -171,32 +176,18 @@ pub enum EndArg {
 /// Runs the command.
 pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     interrupt::watch();
-    let start = std::time::Instant::now();
-    if !args.measure {
-        free(args)?;
-        tutor::check(&args.tutor)?;
+    if let Some(place) = &args.measure {
+        let (data, model) = given(args)?;
+        return saved::measure(args, place, &model, &data);
     }
-    // What can be wrong with the data is told before a large model is read.
-    let data =
-        args.data.read(args.model.name() == BUILTIN, args.seed).map_err(|failure| args.or_no_directory(failure))?;
-    let mut model = args.model.open_sound()?;
-    let came = args.precision.map(PrecisionArg::resolve).or(model.plan.precision);
-    model.plan.precision = came.or(Some(Precision::F32));
-    if came != Some(Precision::Int8) {
-        model.plan.bf16.clear();
-    }
-    if args.measure {
-        return saved::measure(args, &model, &data);
-    }
-    args.check_menu()?;
+    let begun = Begun::now(args)?;
+    args.check_idle()?;
+    tutor::check(&args.tutor)?;
+    #[cfg_attr(not(feature = "train"), allow(unused_mut))]
+    let (mut data, model) = given(args)?;
+    args.check_menu(&model)?;
     #[cfg(feature = "train")]
-    let rows = args.tutor.recover.then(|| args.data.train(&args.tutor, args.seed)).transpose()?;
-    #[cfg(feature = "train")]
-    if let Some(rows) = rows.as_ref().filter(|rows| data::alike(rows, &data.search) || data::alike(rows, &data.unseen))
-    {
-        let why = "these rows are searched or reported with; training needs others";
-        return Err(Failure::Usage(format!("--train {}: {why}", rows.source)));
-    }
+    let rows = args.tutor.recover.then(|| args.train_rows(&model, &mut data)).transpose()?;
     // Nobody wants to hear of it after the search.
     let head = &model.architecture.head;
     data.unseen.gold(head.kind, &head.labels, &mut vec![])?;
@@ -212,34 +203,66 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let elsewhere = elsewhere.as_deref();
     #[cfg(not(feature = "train"))]
     let elsewhere = None;
-    let work = searching::Work::prepare(args, &model, &data, &settings, elsewhere).inspect_err(|failure| {
+    #[cfg(not(feature = "train"))]
+    let rows: Option<sparing_tasks::Dataset> = None;
+    let read: Vec<_> = [&data.search, &data.calibration].into_iter().chain(&rows).collect();
+    let mut journal = resume::journal(args, &settings, &resume::marks(&model, &read)?)?;
+    let _held = journal.held();
+    let prepared = searching::Work::prepare(args, &model, &data, &settings, elsewhere, &mut journal)
+        .and_then(|work| has_something_to_keep(&work, &data).map(|()| work))
+        .and_then(|work| Ok((finish::as_it_came(args, &data, &work)?, work)));
+    let (before, work) = prepared.inspect_err(|failure| {
+        if journal.is_empty() {
+            let _ = std::fs::remove_file(args.journal());
+        }
         if matches!(failure, Failure::Interrupted) {
             console::note("nothing was found yet, and nothing is written");
         }
     })?;
-    let score = work.judge.own().score;
-    if work.judge.metric().higher_is_better() && (score.is_nan() || score <= 0.0) {
-        let (rows, name) = (&data.search.source, work.judge.metric().name());
-        let why =
-            "there is nothing to keep; do its labels and these belong together, and are --text and --label right?";
-        return Err(Failure::new(format!(
-            "{rows}: the model as it came has {name} {score:.4} on searched rows: {why}"
-        )));
-    }
-    #[cfg(not(feature = "train"))]
-    let rows: Option<sparing_tasks::Dataset> = None;
-    let read: Vec<_> = [&data.search, &data.calibration].into_iter().chain(&rows).collect();
-    let marks = searching::marks(&model, &read)?;
     #[cfg(feature = "train")]
     let mut found = match &rows {
-        Some(rows) => recover::search(args, &data, rows, &settings, &work, &marks)?,
-        None => work.search(args, &settings, &marks, None)?,
+        Some(rows) => recover::search(args, &data, rows, &settings, &work, journal)?,
+        None => work.search(&settings, journal, None)?,
     };
     #[cfg(not(feature = "train"))]
-    let mut found = work.search(args, &settings, &marks, None)?;
+    let mut found = work.search(&settings, journal, None)?;
+    interrupt::answer("the search is over, and its result is being finished; Ctrl-C again leaves at once without it");
     work.lighten(&settings, &mut found)?;
-    let report = finish::finish(args, &data, &settings, &work, found, start)?;
-    show::show(args, &report)
+    let (report, place) = finish::finish(args, &data, &settings, &work, found, &before, &begun)?;
+    show::show(args, &report, &place)
+}
+
+/// What it is about: rows, and the model as it comes.
+fn given(args: &OptimizeArgs) -> Result<(data::Data, Model), Failure> {
+    // What can be wrong with the files is told before a large model is read.
+    let rows = args.data.read(args.model.name() == BUILTIN).map_err(|failure| args.or_no_directory(failure))?;
+    let mut model = args.model.open_sound()?;
+    let came = args.precision.map(PrecisionArg::resolve).or(model.plan.precision);
+    model.plan.precision = came.or(Some(Precision::F32));
+    if came != Some(Precision::Int8) {
+        model.plan.bf16.clear();
+    }
+    let calibrates = args.strategy() == Strategy::Cost;
+    Ok((args.data.divide(rows, model.architecture.head.kind, calibrates, args.seed)?, model))
+}
+
+/// Refuses a model whose answers are worth nothing on the rows that are searched with.
+fn has_something_to_keep(work: &searching::Work<'_>, data: &data::Data) -> Result<(), Failure> {
+    let (metric, score, rows) = (work.judge.metric(), work.judge.own().score, work.judge.rows());
+    let usual = work.judge.most_frequent().filter(|_| metric == sparing_tasks::Metric::Accuracy);
+    let label = |class: usize| work.shop.model.architecture.head.labels.get(class).map_or("", String::as_str);
+    // Some models are little better than that; nobody is clearly worse but by mistake.
+    let clearly = 4.0 * (0.25 / rows.max(1) as f64).sqrt();
+    let beside = match usual {
+        Some((class, share)) if score + clearly < share => {
+            format!(", less than always answering {:?} ({share:.4})", label(class))
+        }
+        _ if metric.higher_is_better() && (score.is_nan() || score <= 0.0) => String::new(),
+        _ => return Ok(()),
+    };
+    let (source, name) = (&data.search.source, metric.name());
+    let why = "there is nothing to keep; do its labels and these belong together, and are --text and --label right?";
+    Err(Failure::new(format!("{source}: the model as it came has {name} {score:.4} on searched rows{beside}: {why}")))
 }
 
 impl OptimizeArgs {
@@ -263,9 +286,58 @@ impl OptimizeArgs {
         }
     }
 
+    /// Rows to fine-tune with, for a model that can be.
+    #[cfg(feature = "train")]
+    fn train_rows(&self, model: &Model, data: &mut data::Data) -> Result<sparing_tasks::Dataset, Failure> {
+        let trainable = sparing_train::check_head(model.architecture.head.kind);
+        trainable.map_err(|e| Failure::Usage(format!("--recover: {e}")))?;
+        let mut rows = self.data.train(&self.tutor, data, self.seed)?;
+        let noted = rows.notes.len();
+        rows.keep_scorable(model.architecture.head.kind)?;
+        rows.notes.iter().skip(noted).for_each(|note| console::note(note));
+        Ok(rows)
+    }
+
+    /// Refuses options that nothing would come of.
+    fn check_idle(&self) -> Result<(), Failure> {
+        let (strategy, tutor) = (self.strategy(), &self.tutor);
+        let has_end = !matches!(strategy, Strategy::Cost | Strategy::Random | Strategy::TopLayers);
+        let in_rounds = strategy == Strategy::Cost;
+        for (is_idle, why) in [
+            (
+                self.from.is_some() && !has_end,
+                "--from: this strategy has an order of its own; it is for paper, taylor, flat and adaptive",
+            ),
+            (
+                tutor.analysis_rows.is_some() && tutor.analysis == tutor::AnalysisArg::Evaluate,
+                "--analysis-rows: these are for --analysis finetune, which trains trials; evaluation has --search-rows",
+            ),
+            (tutor.rounds.is_some() && !in_rounds, "--rounds: this strategy trains once, at its end; leave it out"),
+        ] {
+            if is_idle {
+                return Err(Failure::Usage(why.into()));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses economies that nothing would come of.
-    fn check_menu(&self) -> Result<(), Failure> {
+    fn check_menu(&self, model: &Model) -> Result<(), Failure> {
+        let running: Vec<&str> = self.economies.iter().filter(|e| e.is_running()).map(|e| e.name()).collect();
+        if let Some(why) = model.architecture.no_shares().filter(|_| !running.is_empty()) {
+            return Err(Failure::Usage(format!("--economies {}: {why}; leave it out", running.join(","))));
+        }
         let (focus, strategy) = (self.focus(), self.strategy());
+        let asked = |economy: Economy| self.economies.contains(&economy);
+        let small = asked(Economy::Heads) || asked(Economy::Width);
+        if strategy == Strategy::TopLayers && small && !asked(Economy::Blocks) {
+            let why = "--strategy top-layers removes whole blocks or nothing; name blocks too";
+            return Err(Failure::Usage(format!("--economies: {why}")));
+        }
+        if strategy != Strategy::Cost && asked(Economy::Keys) && !asked(Economy::Blocks) && !asked(Economy::Heads) {
+            let why = "this strategy chooses keys where it looked for blocks or heads to remove; name those too";
+            return Err(Failure::Usage(format!("--economies keys: {why}")));
+        }
         let idle: Vec<&str> = self.economies.iter().filter(|e| !e.suits(focus, strategy)).map(|e| e.name()).collect();
         match idle.is_empty() {
             true => Ok(()),
@@ -288,7 +360,7 @@ impl OptimizeArgs {
             budget: self.max_loss,
             strategy,
             menu,
-            group: self.group.unwrap_or(strategy.group()).min(width.div_ceil(4).max(1)),
+            group: self.group.unwrap_or_else(|| strategy.group().min(width.div_ceil(4).max(1))),
             bottom_first: match self.from {
                 Some(end) => end == EndArg::Bottom,
                 None => bottom_first(model.architecture.head.kind),
@@ -338,38 +410,12 @@ impl OptimizeArgs {
     }
 }
 
-/// Refuses to lose anything.
-fn free(args: &OptimizeArgs) -> Result<(), Failure> {
-    if args.out.file_name().is_none() {
-        return Err(Failure::Usage(format!("--out {}: give a directory's name", args.out.display())));
-    }
-    if overwrites_its_source(args) {
-        let why = "the model to optimise is there, and would be lost; give another directory";
-        return Err(Failure::Usage(format!("--out {}: {why}", args.out.display())));
-    }
-    // One that was stopped goes on, and one that was stopped while its result was being measured too.
-    let goes_on = args.resume && args.journal().exists();
-    if args.resume && !goes_on && args.out.exists() && !args.overwrite {
-        return Err(Failure::new(format!(
-            "--resume: there is no search to go on with beside {}; what is there is finished",
-            args.out.display()
-        )));
-    }
-    files::free(&args.out, args.overwrite || goes_on)
-}
-
-/// Whether writing the result would remove the model that it is made from.
-fn overwrites_its_source(args: &OptimizeArgs) -> bool {
-    let source = Some(args.model.name()).filter(|name| *name != BUILTIN);
-    let source = source.and_then(|name| std::fs::canonicalize(name).ok());
-    // A directory is replaced with all that is in it.
-    source.zip(std::fs::canonicalize(&args.out).ok()).is_some_and(|(source, out)| source.starts_with(out))
-}
-
 /// `0.5%`; `0.005` too, as long as nobody can have meant percent.
 fn share(text: &str) -> Result<f64, String> {
     let expected = "a share below 100% is expected, such as 0.5%";
-    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| expected.to_string());
+    let number = |text: &str| {
+        text.trim().parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(|| expected.to_string())
+    };
     let share = match text.trim().strip_suffix('%') {
         Some(percent) => 0.01 * number(percent)?,
         None => match number(text)? {
@@ -413,6 +459,9 @@ mod tests {
             ("100%", "below"),
             ("-1%", "below"),
             ("x", "such as"),
+            ("inf", "such as"),
+            ("-inf%", "such as"),
+            ("nan", "such as"),
         ] {
             let told = share(text).unwrap_err();
             assert!(told.contains(said), "{text}: {told}");

@@ -1,7 +1,8 @@
 //! Rounds of economising and fine-tuning: each goes further than answers would allow, and training brings them back.
 
 use super::data::Data;
-use super::searching::{Ended, Found, Teller, Work};
+use super::searching::{Ended, Found, Work};
+use super::teller::Teller;
 use super::tutor::{AnalysisArg, Tutor};
 use super::{OptimizeArgs, searching};
 use crate::failure::Failure;
@@ -19,6 +20,14 @@ const STRIDE: f64 = 1.4;
 const GENTLE: f64 = 1.15;
 /// Rounds that would gain less than this are not worth a training.
 const LEAST: f64 = 1.05;
+/// Trainings at most, where nobody says how many.
+const ROUNDS: usize = 8;
+/// Rows that the training of a trial sees.
+const ANALYSIS_ROWS: usize = 512;
+
+fn rounds(args: &OptimizeArgs) -> usize {
+    args.tutor.rounds.unwrap_or(ROUNDS)
+}
 
 /// What rounds share.
 struct Rounds<'a> {
@@ -49,7 +58,7 @@ pub fn search(
     rows: &Dataset,
     settings: &Settings,
     work: &Work<'_>,
-    marks: &str,
+    journal: Journal,
 ) -> Result<Found, Failure> {
     let directory = args.rounds();
     let failed = |e: std::io::Error| Failure::new(format!("{}: {e}", directory.display()));
@@ -68,12 +77,12 @@ pub fn search(
         directory: &directory,
     };
     let found = match args.tutor.analysis {
-        AnalysisArg::Evaluate => work.search(args, settings, marks, None)?,
+        AnalysisArg::Evaluate => work.search(settings, journal, None)?,
         AnalysisArg::Finetune => {
             let mut few = rows.clone();
-            few.thin(args.tutor.analysis_rows, args.seed);
+            few.thin(args.tutor.analysis_rows.unwrap_or(ANALYSIS_ROWS), args.seed);
             let brief = Tutor { rows: &few, epochs: 1, average: 1, ..tutor };
-            work.search(args, settings, marks, Some(&mut |model: &Model| brief.try_out(model)))?
+            work.search(settings, journal, Some(&mut |model: &Model| brief.try_out(model)))?
         }
     };
     let mut found = match found.ended {
@@ -100,7 +109,7 @@ fn recover(
     tutor: Tutor<'_>,
     found: Found,
 ) -> Found {
-    let mut rounds = Rounds { args, data, settings, first: work, tutor, left: args.tutor.rounds, found };
+    let mut rounds = Rounds { args, data, settings, first: work, tutor, left: rounds(args), found };
     let ended = match settings.strategy {
         Strategy::Cost => rounds.all(),
         _ => rounds.last(),
@@ -120,7 +129,7 @@ fn recover(
     found
 }
 
-impl Rounds<'_> {
+impl<'a> Rounds<'a> {
     /// Round after round, each from what the last one left; false if it was stopped.
     fn all(&mut self) -> Result<bool, Failure> {
         let best = self.found.best.map(|best| &self.found.tried[best]);
@@ -140,7 +149,7 @@ impl Rounds<'_> {
                 End::Accepted(..) if self.left == 0 => return Ok(true),
                 End::Stopped => return Ok(false),
                 End::Accepted(model, gain) => {
-                    let work = Work::prepare(self.args, &model, self.data, &settings, self.first.elsewhere)?;
+                    let work = self.prepare(&model, &settings)?;
                     end = self.round(&work, gain, gain, &settings)?;
                 }
             }
@@ -184,7 +193,7 @@ impl Rounds<'_> {
                 continue;
             };
             place.gain *= gain;
-            let number = 1 + self.args.tutor.rounds - self.left;
+            let number = 1 + rounds(self.args) - self.left;
             let Some((model, within)) = self.train(work, &place, &format!("round-{number}"))? else {
                 return Ok(End::Stopped);
             };
@@ -239,7 +248,15 @@ impl Rounds<'_> {
         }
         // Few bits need to know what maps read.
         let settings = Settings { menu: further(&self.settings.menu), ..self.settings.clone() };
-        Ok(Work::prepare(self.args, trained, self.data, &settings, self.first.elsewhere)?.shop.make(bits)?)
+        Ok(self.prepare(trained, &settings)?.shop.make(bits)?)
+    }
+
+    /// What a search from a model of a later round needs.
+    fn prepare<'m>(&self, model: &'m Model, settings: &Settings) -> Result<Work<'m>, Failure>
+    where
+        'a: 'm,
+    {
+        Work::prepare(self.args, model, self.data, settings, self.first.elsewhere, &mut Journal::default())
     }
 
     fn first_bytes(&self) -> f64 {

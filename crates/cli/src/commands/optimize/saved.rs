@@ -8,6 +8,8 @@ use sparing_engine::Engine;
 use sparing_model::Model;
 use sparing_optimize::{Stopwatch, Timed, answers};
 use sparing_report::Interval;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Rounds of the race.
@@ -50,9 +52,9 @@ impl Measured {
     }
 }
 
-/// Measures what is in `--out` beside the model as it came, and prints it.
-pub fn measure(args: &OptimizeArgs, baseline: &Model, data: &Data) -> Result<(), Failure> {
-    let saved = Model::load(&args.out)?;
+/// Measures what was saved beside the model as it came, and prints it.
+pub fn measure(args: &OptimizeArgs, place: &Path, baseline: &Model, data: &Data) -> Result<(), Failure> {
+    let saved = Model::load(place)?;
     let first = Engine::compile(baseline, &args.engine())?;
     let second = Engine::compile(&saved, &args.engine())?;
     let report = answers(&second, &saved, &data.unseen, &args.evaluation(), &mut || false)?;
@@ -83,14 +85,17 @@ pub fn race(
 }
 
 /// Has a fresh process measure what was saved: this program with the same arguments.
-pub fn by_fresh_process() -> Result<Measured, Failure> {
+pub fn by_fresh_process(place: &Path) -> Result<Measured, Failure> {
     let failed = |why: String| Failure::new(format!("the saved model could not be measured: {why}"));
     let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    // In one word, for the name may begin with a dash.
+    let mut measure = OsString::from("--measure=");
+    measure.push(place);
     // Right behind the command's name: behind `--` it would be an argument.
     let mut given = std::env::args_os().skip(1);
     let output = Command::new(program)
         .args(given.next())
-        .arg("--measure")
+        .arg(measure)
         .args(given)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

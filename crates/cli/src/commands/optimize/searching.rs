@@ -2,12 +2,11 @@
 
 use super::OptimizeArgs;
 use super::data::Data;
-use super::tutor::TutorArgs;
+use super::teller::Teller;
 use crate::commands::calibrate::collect;
 use crate::console::Paint;
 use crate::failure::Failure;
 use crate::{console, interrupt, progress};
-use indicatif::ProgressBar;
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Bits, Mca, Model, Precision};
 use sparing_optimize::{
@@ -17,9 +16,8 @@ use sparing_optimize::{
 use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
 use sparing_report::Focus;
-use sparing_tasks::{Dataset, Fingerprint};
+use sparing_tasks::Dataset;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// Texts that values are calibrated with: there is little to learn, and it is soon learnt.
@@ -129,6 +127,7 @@ impl<'a> Work<'a> {
         data: &'a Data,
         settings: &Settings,
         elsewhere: Option<&'a Elsewhere<'a>>,
+        journal: &mut Journal,
     ) -> Result<Work<'a>, Failure> {
         let spinner = progress::spinner("the model as it came: its answers");
         let mut stop = interrupt::asked;
@@ -147,7 +146,7 @@ impl<'a> Work<'a> {
         let mut shop = Workshop::new(model)?;
         let precisions: &[Precision] =
             if settings.may(Economy::Precision) { &[Precision::Int8, Precision::Bf16] } else { &[] };
-        let costs = Costs::measure(model, &shop.anatomy, &watch, &args.engine(), &baseline, precisions)?;
+        let costs = Costs::measure(model, &shop.anatomy, &watch, &args.engine(), &baseline, precisions, journal)?;
         spinner.finish_and_clear();
         interrupt::check()?;
         if settings.strategy == Strategy::Cost {
@@ -201,26 +200,9 @@ impl<'a> Work<'a> {
     }
 
     /// Searches, telling what is tried.
-    /// `marks`: of what may change under the same name, see [`marks`].
+    /// `journal`: what is known already.
     /// `tune`: trains candidates before they are judged.
-    pub fn search(
-        &self,
-        args: &OptimizeArgs,
-        settings: &Settings,
-        marks: &str,
-        tune: Option<&mut Tune<'_>>,
-    ) -> Result<Found, Failure> {
-        let path = args.journal();
-        if !args.resume && path.exists() {
-            std::fs::remove_file(&path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-        }
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|e| Failure::new(format!("{}: {e}", parent.display())))?;
-        }
-        let journal = Journal::open(&path, &about(args, settings, marks))?;
-        if !journal.is_empty() {
-            console::note(&format!("{} candidates were tried before", journal.len()));
-        }
+    pub fn search(&self, settings: &Settings, journal: Journal, tune: Option<&mut Tune<'_>>) -> Result<Found, Failure> {
         let mut teller = Teller::new(self, settings);
         teller.say(&format!("✓ {}", self.judge.criterion(settings.focus, settings.budget)));
         let mut tell = |event: Event<'_>| teller.tell(event);
@@ -310,29 +292,6 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What the journal is about: what changes the trials' results.
-fn about(args: &OptimizeArgs, settings: &Settings, marks: &str) -> String {
-    let settings = serde_json::to_string(settings).unwrap_or_default();
-    // More rounds may be asked for, and another device.
-    let TutorArgs { recover, analysis, analysis_rows, train, train_rows, average, epochs, .. } = &args.tutor;
-    let TutorArgs { update_rows, lr, hard, hidden, .. } = &args.tutor;
-    let first = (recover, analysis, analysis_rows, train, train_rows, average);
-    let training = (first, epochs, update_rows, lr, hard, hidden);
-    format!("{} {:?} {:?} {training:?} {settings} {marks}", args.model.name(), args.precision, args.data)
-}
-
-/// Tells a model and rows apart from others that came from the same places.
-pub fn marks(model: &Model, rows: &[&Dataset]) -> Result<String, Failure> {
-    let mut contents = String::new();
-    for example in rows.iter().flat_map(|rows| &rows.examples) {
-        // Debug quotes: where a text ends is part of it.
-        let _ = write!(contents, "{:?}{:?}{:?}", example.text, example.pair, example.label);
-    }
-    let plan = serde_json::to_string(&model.plan).unwrap_or_default();
-    let Fingerprint { model, configuration, details } = Fingerprint::new(model, plan, contents.as_bytes())?;
-    Ok(format!("{model} {configuration} {details}"))
-}
-
 /// Looks at what maps read, and works out what can be spared.
 fn prepare(
     args: &OptimizeArgs,
@@ -405,69 +364,9 @@ pub fn sequences(
     dataset.examples.iter().map(encode).collect()
 }
 
-/// Tells what a search does: a bar, and a line for every step that was kept.
-pub struct Teller<'a> {
-    work: &'a Work<'a>,
-    settings: &'a Settings,
-    spinner: ProgressBar,
-    paint: Paint,
-    /// What is done now, how many of about how many.
-    phase: (String, usize, usize),
-    kept: usize,
-}
-
-impl<'a> Teller<'a> {
-    pub fn new(work: &'a Work<'a>, settings: &'a Settings) -> Teller<'a> {
-        let (spinner, phase) = (progress::spinner("the search begins"), (String::new(), 0, 0));
-        Teller { work, settings, spinner, paint: Paint::stderr(), phase, kept: 0 }
-    }
-
-    pub fn tell(&mut self, event: Event<'_>) {
-        match event {
-            Event::Phase(name, trials) => {
-                self.phase = (name.to_string(), 0, trials);
-                self.say(&self.paint.faint(name));
-            }
-            Event::Look(what) => self.step(what),
-            Event::Trial(what, tried) => {
-                let good = outcome::good_enough(tried, self.settings.focus, self.settings.budget);
-                let line = self.work.line(what, tried, good);
-                self.kept += usize::from(good);
-                self.say(&self.paint.judged(good, &line));
-                self.step(what);
-            }
-        }
-    }
-
-    /// One more is done.
-    fn step(&mut self, what: &str) {
-        let (name, done, of) = &mut self.phase;
-        *done += 1;
-        self.spinner.set_message(format!("{}: {what}; {} within the budget", counted(name, *done, *of), self.kept));
-    }
-
-    /// A line above the spinner, or where no terminal is watching, just a line.
-    fn say(&self, line: &str) {
-        if self.spinner.is_hidden() {
-            eprintln!("{line}");
-        } else {
-            self.spinner.println(line);
-        }
-    }
-
-    pub fn end(&self) {
-        self.spinner.finish_and_clear();
-    }
-}
-
-/// "parts 12 of 44"; how many there will be is left out where there are more than was thought.
-fn counted(phase: &str, done: usize, of: usize) -> String {
-    if done <= of { format!("{phase} {done} of {of}") } else { format!("{phase} {done}") }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Ended, counted};
+    use super::Ended;
 
     #[test]
     fn a_failure_is_not_called_a_stop() {
@@ -477,13 +376,5 @@ mod tests {
         let failed = told(&Ended::Failed("no space left".into()));
         assert!(failed.iter().all(|text| text.contains("failed: no space left") && !text.contains("stopped")));
         assert!(failed[1].contains("--resume"), "{failed:?}");
-    }
-
-    #[test]
-    fn nobody_pretends_to_know_the_end() {
-        assert_eq!(
-            [(1, 3), (3, 3), (4, 3)].map(|(done, of)| counted("parts", done, of)),
-            ["parts 1 of 3", "parts 3 of 3", "parts 4"]
-        );
     }
 }

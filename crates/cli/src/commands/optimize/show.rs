@@ -5,9 +5,10 @@ use crate::console::{self, Out};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use sparing_report::{Candidate, Report};
+use std::path::Path;
 
-/// Shows the report.
-pub fn show(args: &OptimizeArgs, report: &Report) -> Result<(), Failure> {
+/// Shows the report of the model in this place.
+pub fn show(args: &OptimizeArgs, report: &Report, place: &Path) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.json {
         out.text(&report.json())?;
@@ -33,11 +34,7 @@ pub fn show(args: &OptimizeArgs, report: &Report) -> Result<(), Failure> {
     if let Some(chosen) = report.chosen() {
         out.line(&format!("what was done: {}", chosen.what))?;
     }
-    out.line(&format!(
-        "{} is the model; its report is {}",
-        args.out.display(),
-        args.out.join("report.html").display()
-    ))?;
+    out.line(&format!("{} is the model; its report is {}", place.display(), place.join("report.html").display()))?;
     out.flush()?;
     for note in &report.notes {
         console::note(note);

@@ -27,9 +27,9 @@ pub struct TutorArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "evaluate")]
     pub analysis: AnalysisArg,
 
-    /// Rows that such a training sees once
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = positive, requires = "recover")]
-    pub analysis_rows: usize,
+    /// Rows that such a training sees once [default: 512]
+    #[arg(long, value_name = "N", value_parser = positive, requires = "recover")]
+    pub analysis_rows: Option<usize>,
 
     /// Rows to train with [default: the task's train part]
     #[arg(long, value_name = "PATH", requires = "recover")]
@@ -39,9 +39,9 @@ pub struct TutorArgs {
     #[arg(long, value_name = "N", value_parser = positive, requires = "recover")]
     pub train_rows: Option<usize>,
 
-    /// Trainings at most
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = positive, requires = "recover")]
-    pub rounds: usize,
+    /// Trainings at most, with --strategy cost [default: 8]
+    #[arg(long, value_name = "N", value_parser = positive, requires = "recover")]
+    pub rounds: Option<usize>,
 
     /// Train every candidate so many times and take the mean of the weights, which is often better than each [default: 3 with
     /// --focus accuracy, else 1]. Candidates with numbers of few bits are trained once
