@@ -258,7 +258,7 @@ fn an_encoder_of_sentences_stays_one() {
 
 /// What a network is too short for is cut, not computed: a teacher that takes fewer tokens than its student.
 #[test]
-fn a_teacher_without_functions_of_its_own_teaches_what_is_not_in_its_image() {
+fn a_teacher_whose_functions_were_replaced_teaches_others_and_is_not_copied() {
     let work = Work::new();
     let long: String =
         (0..40).map(|i| format!("{} {}\n", "the film ".repeat(11), ["good,fine", "bad,poor"][i % 2])).collect();

@@ -2,10 +2,11 @@
 //! on a few steps and filled in between; the cheapest changes are combined; what comes out is tried, and the
 //! last steps are taken one by one.
 
+use crate::Economy;
 use crate::Recipe;
 use crate::axes::{Axis, axes, recipe};
 use crate::running::{Prices, Running};
-use crate::search::{Economy, Event, Search};
+use crate::search::{Event, Search};
 use sparing_model::Error;
 use sparing_report::Focus;
 
@@ -208,8 +209,8 @@ fn refine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis], mut place: Pla
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Strategy;
     use crate::outcome;
-    use crate::search::Strategy;
     use crate::testing::{model, searching_with, settings};
     use sparing_model::{Model, OwnedTensor, Precision};
 

@@ -1,8 +1,9 @@
 //! Elements and the order in which they are looked at (Algorithm 1 of "Optimizing Transformers with Approximate Computing
 //! for Faster, Smaller and more Accurate NLP Models", ICLR 2021 submission).
 
-use crate::search::{Economy, Settings, Strategy};
+use crate::search::Settings;
 use crate::{Anatomy, Kind};
+use crate::{Economy, Strategy};
 use sparing_model::HeadKind;
 use sparing_tasks::Random;
 use std::cmp::Reverse;

@@ -8,9 +8,11 @@
 
 mod anatomy;
 mod axes;
+mod belief;
 mod contest;
 mod cost;
 mod costs;
+mod economy;
 mod elements;
 mod journal;
 mod judge;
@@ -32,12 +34,13 @@ mod workshop;
 pub use anatomy::{Anatomy, Kind, Site};
 pub use contest::{Contest, Contestant, contest};
 pub use costs::Costs;
+pub use economy::{Economy, Strategy};
 pub use elements::{Element, Weight, bottom_first, queue as element_queue};
 pub use journal::Journal;
 pub use judge::{Elsewhere, Judge, Verdict, answers, executor, without_intervals};
 pub use recipe::{Left, Recipe};
 pub use running::{Counted, GivenUp, Prices, Running};
-pub use search::{Economy, Event, Search, Settings, Strategy, Tried, Tune};
+pub use search::{Event, Search, Settings, Tried, Tune};
 pub use stopwatch::{Stopwatch, Timed, median, median_interval};
 pub use surgeon::{Moments, Spared, Surgeon};
 pub use trail::{Milestone, Trail, further};

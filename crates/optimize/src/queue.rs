@@ -3,8 +3,9 @@
 
 use crate::elements::{Element, queue};
 use crate::running::{Prices, Running, choosing, reconciled, saves_operations};
-use crate::search::{Economy, Event, Search, Strategy};
+use crate::search::{Event, Search};
 use crate::weight::weight;
+use crate::{Economy, Strategy};
 use crate::{Kind, Left, Recipe};
 use sparing_model::{AttentionPlan, Error};
 use sparing_quantize::Part;

@@ -1,7 +1,8 @@
 //! A search on a tiny model, for tests.
 
-use crate::search::{Economy, Search, Settings, Strategy};
+use crate::search::{Search, Settings};
 use crate::{Costs, Journal, Judge, Prices, Stopwatch, Workshop, without_intervals};
+use crate::{Economy, Strategy};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Model, Precision, Sequence};
 use sparing_report::Focus;

@@ -1,9 +1,10 @@
 //! Recipes that go further than answers allow, for those who train afterwards: the least change at every saving.
 
+use crate::Economy;
 use crate::Recipe;
 use crate::axes::{Axis, What, recipe};
 use crate::cost::{Place, survey, within};
-use crate::search::{Economy, Search};
+use crate::search::Search;
 use sparing_model::{Error, Model};
 use sparing_report::Focus;
 

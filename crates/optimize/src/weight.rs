@@ -1,8 +1,9 @@
 //! What blocks take on this machine: the order of the queue goes by it.
 
+use crate::Strategy;
 use crate::axes::shares;
 use crate::elements::{Weight, coarse};
-use crate::search::{Search, Strategy};
+use crate::search::Search;
 use crate::{Anatomy, Kind, Recipe, Stopwatch, median};
 use sparing_engine::{Engine, Options, PartTime};
 use sparing_model::{Batch, Error, Executor, Sequence, Wanted};
@@ -104,8 +105,8 @@ fn heavy(anatomy: &Anatomy, shares: &[f64]) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Economy;
     use crate::elements::queue;
-    use crate::search::Economy;
     use crate::testing::{model, settings};
 
     #[test]

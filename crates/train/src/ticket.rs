@@ -9,7 +9,7 @@ use crate::trainer::{Event, TrainOptions};
 use crate::{Example, Network, Prepared, RunSummary, Supervised, Wanted, examples};
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
-use sparing_model::{Error, Model, Weights, replace_file};
+use sparing_model::{Error, Model, Weights, check_replaceable, replace_file};
 use sparing_tasks::{Dataset, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -222,6 +222,8 @@ impl Ticket<'_> {
         };
         put("training.json", serde_json::to_vec_pretty(&run))?;
         put(FILE, serde_json::to_vec_pretty(&Finished { found: found.clone(), options: self.told()? }))?;
+        // Something may have come in since it was looked at; what was trained stays where it is then.
+        check_replaceable(target)?;
         if target.exists() {
             fs::remove_dir_all(target).map_err(|e| failed(target, e))?;
         }
