@@ -42,6 +42,8 @@ impl Directory {
         };
         let failed = |e: std::io::Error| Error::new(format!("{}: cannot be read ({e})", path.display()));
         match std::fs::metadata(&path) {
+            // A pipe may never end, and a device has no length.
+            Ok(metadata) if !metadata.is_file() => Err(Error::new(format!("{}: is not a plain file", path.display()))),
             Ok(metadata) if metadata.len() > MAX_SMALL_FILE => Err(Error::new(format!(
                 "{}: has {} bytes, {MAX_SMALL_FILE} is the limit",
                 path.display(),

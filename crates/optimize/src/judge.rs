@@ -12,12 +12,13 @@ use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, evalua
 const RESAMPLES: usize = 200;
 /// Share of a normal distribution within one standard deviation.
 const ONE_SIGMA: f64 = 0.6827;
-/// Standard errors that are put on top of what is lost: more is lost 5 times of 100. The best of many candidates has had luck
+/// Standard errors that are put on top of what is lost: more is lost once of a hundred times. The best of many candidates has had luck
 /// with the rows it was chosen by.
-const CAUTION: f64 = 1.645;
+const CAUTION: f64 = 2.326;
 
-/// Rows that none of those that were seen is like: what happens to none of n rows happens to up to three of n others, with 95% confidence.
-const ABSENT: f64 = 3.0;
+/// Rows that none of those that were seen is like: what happens to none of n rows happens to up to `ln 100` of n others, with 99%
+/// confidence.
+const ABSENT: f64 = 4.605;
 
 /// What a candidate's answers are worth, beside the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -26,9 +27,9 @@ pub struct Verdict {
     pub score: f64,
     /// Share of the baseline's score that is lost; negative where it is better.
     pub lost: f64,
-    /// What is lost by the baseline's own belief, with 95% confidence: how much less it believes in the candidate's answers
+    /// What is lost by the baseline's own belief, with 99% confidence: how much less it believes in the candidate's answers
     /// than in its own. It has less luck in it than the score, which hangs on the few rows where the two answer differently.
-    /// Where there is no belief to go by (numbers, tags, spans), the score that is lost, with 95% confidence.
+    /// Where there is no belief to go by (numbers, tags, spans), the score that is lost, with 99% confidence.
     pub doubt: f64,
     /// How far `lost` may be off by luck: its standard error.
     pub luck: f64,
@@ -101,10 +102,10 @@ impl<'a> Judge<'a> {
         let budget = format!("{}%", (1e5 * budget).round() / 1e3);
         let score = match self.believes() {
             true => format!(
-                "its doubt is at most {budget} (what is lost by the original model's own belief, with 95% confidence; it has less luck \
+                "its doubt is at most {budget} (what is lost by the original model's own belief, with 99% confidence; it has less luck \
                  in it than the score), and the score that is lost too, give or take one standard error"
             ),
-            false => format!("its doubt (the score that is lost, with 95% confidence) is at most {budget}"),
+            false => format!("its doubt (the score that is lost, with 99% confidence) is at most {budget}"),
         };
         format!(
             "within the budget of {budget} on searched rows: {score}; of a model that was fine-tuned, the score alone"

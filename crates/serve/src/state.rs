@@ -22,6 +22,8 @@ pub(crate) struct App {
     inputs: Arc<Semaphore>,
     /// One text is generated at a time, others wait for their turn.
     pub(crate) generating: Arc<Semaphore>,
+    /// So with explaining, which computes a text many times over, and beside the queue.
+    pub(crate) explaining: Arc<Semaphore>,
     loading: tokio::sync::Mutex<()>,
     leaving: AtomicBool,
 }
@@ -36,6 +38,7 @@ impl App {
             log: Log::new(settings.log),
             inputs: Arc::new(Semaphore::new(settings.limits.concurrent)),
             generating: Arc::new(Semaphore::new(1)),
+            explaining: Arc::new(Semaphore::new(1)),
             loading: tokio::sync::Mutex::default(),
             leaving: AtomicBool::new(false),
             settings,

@@ -78,7 +78,10 @@ impl Place {
             }
         }
         let occupied = fs::read_dir(&self.directory).is_ok_and(|mut entries| entries.next().is_some());
-        if occupied && !self.resume && !self.overwrite {
+        // What is finished, or was begun, is gone on with; somebody else's model is not.
+        let begun = |seed: &u64| self.work(*seed).exists() || self.model(*seed, seeds.len()).join(TRAINING).exists();
+        let goes_on = self.resume && seeds.iter().any(begun);
+        if occupied && !goes_on && !self.overwrite {
             let why = "is not empty; give another --out, or --overwrite to replace it";
             return Err(Error::new(format!("{} {why}", self.directory.display())));
         }

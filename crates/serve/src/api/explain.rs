@@ -75,7 +75,14 @@ async fn explain(State(app): State<Arc<App>>, Json(request): Json<Request>) -> R
     let choice = request.sparing.choice(&served.base.choice)?;
     let variant = served.compiled(choice).await?;
     let exact = served.compiled(Choice { precision: Precision::F32, attention: Default::default() }).await?;
+    // Whoever left while waiting for the turn is not waited for; what has begun runs to its end.
+    let turn = tokio::time::timeout(app.settings.limits.timeout, app.explaining.clone().acquire_owned()).await;
+    let turn = turn
+        .ok()
+        .and_then(Result::ok)
+        .ok_or_else(|| Refusal::new(Kind::Overloaded, "others are being explained; try again"))?;
     let work = move || {
+        let _turn = turn;
         let encoded = served.tokenizer.encode(&request.text, request.pair.as_deref(), None);
         let encoded = encoded.map_err(|e| Refusal::new(Kind::Tokenizer, e.to_string()))?;
         let texts = [request.text.as_str(), request.pair.as_deref().unwrap_or_default()];

@@ -33,6 +33,10 @@ pub(crate) struct Served {
     ladder: OnceCell<Ladder>,
 }
 
+/// Tokens of an input to a model that has no limit of its own: what attention takes grows with their square, and nobody else is served
+/// meanwhile.
+const UNLIMITED: usize = 8192;
+
 impl Served {
     /// Reads and compiles a model. Takes its time.
     pub(crate) fn load(source: &Source, settings: &Settings) -> Result<Served, Error> {
@@ -67,7 +71,7 @@ impl Served {
 
     /// The longest input, in tokens.
     pub(crate) fn max_tokens(&self) -> usize {
-        self.tokenizer.max_tokens().or(self.model.architecture.longest_input()).unwrap_or(1 << 20)
+        self.tokenizer.max_tokens().or(self.model.architecture.longest_input()).unwrap_or(UNLIMITED)
     }
 
     /// Where the optimiser's report is, if there is one.

@@ -1,7 +1,7 @@
 //! `/v2/models/{model}/infer`: texts or token ids in, raw outputs of the head out.
 
 use super::{OUTPUT, rows_per_token};
-use crate::error::{Refusal, json_body};
+use crate::error::{Kind, Refusal, json_body};
 use crate::inference::{Ask, Common, Input, run};
 use crate::json::{Json, Object};
 use crate::queue::Want;
@@ -28,6 +28,10 @@ struct Tensor {
     data: Value,
 }
 
+/// Numbers of an answer: as text each takes some twenty bytes, and while it is written some hundred. One text of 512 tokens to a model that
+/// fills masks, with 30,522 words for each, has as many.
+const MOST: usize = 16 << 20;
+
 pub(super) async fn infer(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
@@ -41,6 +45,13 @@ pub(super) async fn infer(
     let count = ran.values.len();
     let tokens = ran.values.iter().map(|values| values.len() / ran.width.max(1)).max().unwrap_or(0);
     let shape = if rows_per_token(&served) { vec![count, tokens, ran.width] } else { vec![count, ran.width] };
+    if count * tokens * ran.width > MOST {
+        let why = format!(
+            "the answer would be {count} x {tokens} x {} numbers, {MOST} is the limit; send fewer or shorter inputs",
+            ran.width
+        );
+        return Err(Refusal::new(Kind::TooLarge, why));
+    }
     // Rows of shorter texts are filled up: a tensor has one shape, whatever the engine did not compute.
     let mut data = Vec::with_capacity(count * tokens * ran.width);
     for mut values in ran.values {
