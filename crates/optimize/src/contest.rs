@@ -78,14 +78,16 @@ pub fn contest<E>(
 mod tests {
     use super::*;
 
+    /// A race with this ratio, and an interval of a share to both sides.
+    fn timed(ratio: f64, unsure: f64) -> Timed {
+        let interval = [ratio * (1.0 - unsure), ratio * (1.0 + unsure)];
+        Timed { ratio, interval, ms: 1.0, first_ms: ratio, undisturbed: ratio }
+    }
+
     /// Races of contestants with these times, each with an interval of a share to both sides.
     fn raced(first: Contestant, challengers: &[(usize, bool)], ms: &[f64], unsure: f64) -> Contest {
         let of = |who: Contestant| who.map_or(10.0, |number| ms[number]);
-        let mut race = |a: Contestant, b: usize| {
-            let ratio = of(a) / ms[b];
-            let interval = [ratio * (1.0 - unsure), ratio * (1.0 + unsure)];
-            Ok::<_, std::fmt::Error>(Timed { ratio, interval, ms: ms[b], first_ms: of(a), undisturbed: ratio })
-        };
+        let mut race = |a: Contestant, b: usize| Ok::<_, std::fmt::Error>(timed(of(a) / ms[b], unsure));
         contest(first, challengers, &mut race).unwrap()
     }
 
@@ -112,18 +114,11 @@ mod tests {
 
     #[test]
     fn who_wins_once_has_to_win_again() {
-        let timed = |ratio: f64| Timed {
-            ratio,
-            interval: [0.99 * ratio, 1.01 * ratio],
-            ms: 1.0,
-            first_ms: ratio,
-            undisturbed: ratio,
-        };
         for (ratios, winner, speed) in
             [([2.0, 0.9], Some(0), 0.9), ([2.0, 1.5], Some(1), 1.0), ([1.5, 2.0], Some(1), 1.0)]
         {
             let mut left = ratios.into_iter();
-            let mut race = |_: Contestant, _: usize| left.next().map(timed).ok_or("a third race");
+            let mut race = |_: Contestant, _: usize| left.next().map(|ratio| timed(ratio, 0.01)).ok_or("a third race");
             let found = contest(Some(0), &[(1, true)], &mut race).unwrap();
             assert_eq!((found.winner, found.speeds[&1].0), (winner, speed));
         }
@@ -131,25 +126,17 @@ mod tests {
 
     #[test]
     fn a_second_race_that_cannot_tell_is_no_second_win() {
-        let timed = |ratio: f64, interval| Timed { ratio, interval, ms: 1.0, first_ms: ratio, undisturbed: ratio };
-        let mut left = [timed(1.4, [1.3, 1.5]), timed(1.5, [0.9, 2.0])].into_iter();
+        let mut left = [timed(1.4, 0.07), timed(1.5, 0.4)].into_iter();
         let mut race = |_: Contestant, _: usize| left.next().ok_or("a third race");
         assert_eq!(contest(Some(0), &[(1, true)], &mut race).unwrap().winner, Some(0));
     }
 
     #[test]
     fn what_is_slower_than_the_model_as_it_came_has_not_won() {
-        let timed = |ratio: f64| Timed {
-            ratio,
-            interval: [0.9 * ratio, 1.1 * ratio],
-            ms: 1.0,
-            first_ms: ratio,
-            undisturbed: ratio,
-        };
         let found = raced(Some(0), &[(1, true)], &[12.5, 25.0], 0.0);
         let after = |ratios: &[f64]| {
             let mut left = ratios.iter();
-            found.clone().or_nobody(&mut |_| left.next().map(|ratio| timed(*ratio)).ok_or("a third race")).unwrap()
+            found.clone().or_nobody(&mut |_| left.next().map(|ratio| timed(*ratio, 0.1)).ok_or("a third race")).unwrap()
         };
         assert_eq!(after(&[0.95]).winner, Some(0), "it may be luck");
         assert_eq!(after(&[0.5, 1.0]).winner, Some(0), "it was once");
