@@ -1,9 +1,8 @@
 //! What can be economised, in steps: each step saves something and changes something.
 
-use crate::Economy;
 use crate::running::{Prices, Running, budgeted, choosing, dropping, merging, reconciled};
 use crate::search::Search;
-use crate::{Kind, Left, Recipe};
+use crate::{Economy, Kind, Left, Recipe};
 use sparing_model::{Architecture, Error, Precision};
 use sparing_quantize::{Part, targets};
 use sparing_report::Focus;

@@ -2,11 +2,10 @@
 //! on a few steps and filled in between; the cheapest changes are combined; what comes out is tried, and the
 //! last steps are taken one by one.
 
-use crate::Economy;
-use crate::Recipe;
 use crate::axes::{Axis, axes, recipe};
 use crate::running::{Prices, Running};
 use crate::search::{Event, Search};
+use crate::{Economy, Recipe};
 use sparing_model::Error;
 use sparing_report::Focus;
 

@@ -2,8 +2,7 @@
 //! for Faster, Smaller and more Accurate NLP Models", ICLR 2021 submission).
 
 use crate::search::Settings;
-use crate::{Anatomy, Kind};
-use crate::{Economy, Strategy};
+use crate::{Anatomy, Economy, Kind, Strategy};
 use sparing_model::HeadKind;
 use sparing_tasks::Random;
 use std::cmp::Reverse;

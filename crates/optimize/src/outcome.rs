@@ -1,10 +1,9 @@
 //! What a search came to: the best candidate, the frontier, and what became of every part.
 
-use crate::Strategy;
 use crate::contest::CLEARLY;
 use crate::running::unmerged;
 use crate::search::{Settings, Tried};
-use crate::{Anatomy, Kind, Left, Recipe};
+use crate::{Anatomy, Kind, Left, Recipe, Strategy};
 use sparing_model::{AttentionPlan, LayerKeys, LayerTokens, Model, Plan, Precision, Tokens};
 use sparing_report::Focus;
 

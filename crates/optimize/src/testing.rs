@@ -1,8 +1,7 @@
 //! A search on a tiny model, for tests.
 
 use crate::search::{Search, Settings};
-use crate::{Costs, Journal, Judge, Prices, Stopwatch, Workshop, without_intervals};
-use crate::{Economy, Strategy};
+use crate::{Costs, Economy, Journal, Judge, Prices, Stopwatch, Strategy, Workshop, without_intervals};
 use sparing_engine::{Engine, Options};
 use sparing_model::{Model, Precision, Sequence};
 use sparing_report::Focus;

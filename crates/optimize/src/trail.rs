@@ -1,10 +1,9 @@
 //! Recipes that go further than answers allow, for those who train afterwards: the least change at every saving.
 
-use crate::Economy;
-use crate::Recipe;
 use crate::axes::{Axis, What, recipe};
 use crate::cost::{Place, survey, within};
 use crate::search::Search;
+use crate::{Economy, Recipe};
 use sparing_model::{Error, Model};
 use sparing_report::Focus;
 

@@ -1,10 +1,9 @@
 //! What blocks take on this machine: the order of the queue goes by it.
 
-use crate::Strategy;
 use crate::axes::shares;
 use crate::elements::{Weight, coarse};
 use crate::search::Search;
-use crate::{Anatomy, Kind, Recipe, Stopwatch, median};
+use crate::{Anatomy, Kind, Recipe, Stopwatch, Strategy, median};
 use sparing_engine::{Engine, Options, PartTime};
 use sparing_model::{Batch, Error, Executor, Sequence, Wanted};
 use sparing_report::Focus;

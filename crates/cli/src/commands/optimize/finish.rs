@@ -128,7 +128,7 @@ pub fn finish(
             bytes: measured.bytes,
         }),
         chosen: found.best,
-        f32_bytes: came_rounded(work),
+        f32_bytes: came_in_fewer_bits(work),
         baseline,
         candidates,
         confidence: Some(args.evaluation().bootstrap.confidence),
@@ -264,7 +264,7 @@ fn searched(verdict: &Verdict, work: &Work<'_>) -> Interval {
 }
 
 /// Bytes of the model in 32-bit floats, if it came in fewer bits.
-pub fn came_rounded(work: &Work<'_>) -> Option<u64> {
+pub fn came_in_fewer_bits(work: &Work<'_>) -> Option<u64> {
     let whole = work.shop.f32_bytes();
     // Scales take a little, and files may hold halves.
     (work.shop.model.weights.size_in_bytes() as u64).lt(&(whole * 9 / 10)).then_some(whole)

@@ -1,7 +1,7 @@
 //! What the user should know of a search, beside its figures.
 
 use super::data::Data;
-use super::finish::{SIDES, came_rounded};
+use super::finish::{SIDES, came_in_fewer_bits};
 use super::saved::Measured;
 use super::searching::{Found, Work};
 use sparing_model::Precision;
@@ -34,7 +34,7 @@ pub fn notes(
         notes.push(format!("{}: the model is saved as it came", none(found, settings)));
     }
     notes.extend(few_rows(found, settings, work.judge.rows(), before.n));
-    if let Some(whole) = came_rounded(work) {
+    if let Some(whole) = came_in_fewer_bits(work) {
         notes.push(format!(
             "the model came in fewer bits: in 32-bit floats it would take {:.1} MB, {:.2} times what is left",
             whole as f64 / 1e6,
