@@ -6,7 +6,7 @@
 # TASK is cola, mrpc, rte, sst2, stsb, qqp or imdb. Environment: SPARING (the program, built with --features train or cuda), BASE (a pre-trained
 # model), GLUE (the folder of GLUE tasks), IMDB (a folder with train.jsonl and test.jsonl: "text" and "label"), OUT (where results go),
 # DEVICE (cpu or cuda), LR (the rate of fine-tuning, 1e-4), RECOVER_LR (the rate of trainings after a search, by task), SEARCH_ROWS (1500, of the
-# tasks whose train set is split). MPNet was done with LR=3e-5 RECOVER_LR=5e-5 SEARCH_ROWS=600.
+# tasks whose train set is split), BF16 (1: trainings multiply in bf16). MPNet was done with LR=3e-5 RECOVER_LR=5e-5 SEARCH_ROWS=600.
 #
 # What is searched with, and what only the report sees: of SST-2, QQP and IMDB half of the dev (test) set each. Of the others, whose dev sets are small,
 # every sixth row of the train set is held out, neither model is trained with it, and it is searched with; the report has the whole dev set.
@@ -45,10 +45,10 @@ fi
 # The model as it comes is the one of the last epoch: the dev part is not to choose it.
 exec 9> "$out/.model" && flock 9
 if [ ! -d "$out/model" ]; then
-    "$sparing" train finetune "$BASE" "${tune[@]}" --epochs "$epochs" --lr "${LR:-1e-4}" --batch 64 --eval-every 1000000 --seed "$seed" --device "${DEVICE:-cpu}" \
+    "$sparing" train finetune "$BASE" "${tune[@]}" --epochs "$epochs" --lr "${LR:-1e-4}" --batch 64 --eval-every 1000000 --seed "$seed" --device "${DEVICE:-cpu}" ${BF16:+--bf16} \
         --out "$out/model" --json > "$out/model.json"
 fi
 exec 9>&-
 name=$(echo "$*" | tr -cs 'a-z0-9' '-')
-"$sparing" optimize "$out/model" "${search[@]}" --recover --device "${DEVICE:-cpu}" --seed "$seed" "${recover[@]}" "$@" \
+"$sparing" optimize "$out/model" "${search[@]}" --recover --device "${DEVICE:-cpu}" ${BF16:+--bf16} --seed "$seed" "${recover[@]}" "$@" \
     --out "$out/optimized$name" --json > "$out/report$name.json"

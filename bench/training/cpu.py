@@ -2,8 +2,8 @@
 
     python bench/training/cpu.py MODEL --data glue --sparing target/release/sparing
 
-Both fine-tune MODEL on the same task with the same batch size, dropout, clipping, optimizer and cut of long texts, in f32 on
-all cores. Both sort alike lengths together among 32 shuffled batches. `sparing train finetune` runs as it is and is stopped
+Both fine-tune MODEL on the same task with the same batch size, dropout, clipping, optimizer and cut of long texts, in f32 (--bf16:
+products in bf16, PyTorch's by autocast) on all cores. Both sort alike lengths together among 32 shuffled batches. `sparing train finetune` runs as it is and is stopped
 (SIGSTOP) after every few updates, which its log shows, while PyTorch does as many: whatever else the machine does hits both.
 Prints the seconds that each took for its updates and per thousand real tokens (the shuffles differ, and so may the lengths
 of a few batches), start, tokenizer and scoring left out, and the ratio.
@@ -32,6 +32,7 @@ class Sparing:
         out = Path(self.folder.name) / "out"
         command = [args.sparing, "train", "finetune", args.model, "--task", args.task, "--data", args.data, "--out", out]
         command += ["--batch", args.batch, "--max-tokens", args.max_tokens, "--epochs", 1, "--lr", args.lr, "--seed", 0]
+        command += ["--bf16"] if args.bf16 else []
         command = [str(c) for c in command]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.log = Path(f"{out}.work") / "seed-0" / "train.jsonl"
@@ -101,7 +102,8 @@ class PyTorch:
         longest = max(len(self.encoded["input_ids"][i]) for i in chosen)
         pad = lambda key: torch.tensor([self.encoded[key][i] + [0] * (longest - len(self.encoded[key][i])) for i in chosen])
         inputs = {key: pad(key) for key in ("input_ids", "token_type_ids", "attention_mask")}
-        loss = self.model(**inputs, labels=torch.tensor([self.labels[i] for i in chosen])).loss
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.args.bf16):
+            loss = self.model(**inputs, labels=torch.tensor([self.labels[i] for i in chosen])).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -128,6 +130,7 @@ def main():
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--updates", type=int, help="stop after so many updates instead of an epoch")
     parser.add_argument("--turn", type=int, default=3, help="updates before the other has its turn")
+    parser.add_argument("--bf16", action="store_true", help="multiply in bf16, both")
     parser.add_argument("--fused", action="store_true", help="PyTorch's fused AdamW")
     args = parser.parse_args()
     pytorch, sparing = PyTorch(args), Sparing(args)
@@ -146,7 +149,7 @@ def main():
     paces = {name: [s / t * 1e3 for s, t in each] for name, each in turns.items()}
     ratios = [p / s for p, s in zip(paces["pytorch"], paces["sparing"])]
     print(json.dumps({
-        "task": args.task, "updates": left, "batch": args.batch, "seconds": seconds,
+        "task": args.task, "updates": left, "batch": args.batch, "bf16": args.bf16, "seconds": seconds,
         "seconds per thousand tokens": pace,
         "least of the turns": {name: min(each) for name, each in paces.items()},
         "pytorch / sparing": pace["pytorch"] / pace["sparing"],

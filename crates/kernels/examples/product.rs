@@ -1,10 +1,10 @@
 //! How near the products of training come to the machine's peak.
 //!
 //! `cargo run --release -p sparing-kernels --example product [rows inputs outputs]` (default 2304 384 1536): of a linear map
-//! the way forward, the gradient of its input and of its weight, packing included; the median share of the peak that one
-//! thread reaches, both measured in turn in the same run.
+//! the way forward, the gradient of its input and of its weight, packing included, in f32 and rounded to bf16 on the way in; the
+//! median share of the format's peak that one thread reaches, both measured in turn in the same run.
 
-use sparing_kernels::{After, Format, Products, Rows, RowsMut, Side, Team, peak};
+use sparing_kernels::{After, Format, Products, Rows, RowsMut, Side, Team, isa, peak};
 use std::time::Instant;
 
 fn main() {
@@ -14,36 +14,44 @@ fn main() {
     let (mut x, mut w, mut y) = (numbers(rows * inputs), numbers(outputs * inputs), numbers(rows * outputs));
     let (team, mut products) = (Team::new(1), Products::new(1));
     let operations = 2.0 * (rows * inputs * outputs) as f64;
-    let mut shares = [vec![], vec![], vec![]];
-    let mut peaks = vec![];
+    let formats = if isa::has_bf16(isa::active()) { vec![Format::F32, Format::Bf16] } else { vec![Format::F32] };
+    let mut rates = vec![[vec![], vec![], vec![], vec![]]; formats.len()];
     for _ in 0..15 {
-        let peak = peak::operations_per_second(Format::F32);
-        peaks.push(peak);
-        for (which, shares) in shares.iter_mut().enumerate() {
-            let start = Instant::now();
-            let after = After::default();
-            match which {
-                0 => {
-                    let (a, b) = (Side::of(Rows::f32(&x, inputs)), Side::turned(Rows::f32(&w, inputs)));
-                    products.product(&team, a, b, &after, RowsMut::f32(&mut y, outputs));
-                }
-                1 => {
-                    let (a, b) = (Side::of(Rows::f32(&y, outputs)), Side::of(Rows::f32(&w, inputs)));
-                    products.product(&team, a, b, &after, RowsMut::f32(&mut x, inputs));
-                }
-                _ => {
-                    let (a, b) = (Side::turned(Rows::f32(&y, outputs)), Side::of(Rows::f32(&x, inputs)));
-                    products.product(&team, a, b, &after, RowsMut::f32(&mut w, inputs));
-                }
+        for (format, [peaks, forward, input, weight]) in formats.iter().zip(&mut rates) {
+            peaks.push(peak::operations_per_second(*format));
+            for (which, rates) in [forward, input, weight].into_iter().enumerate() {
+                let start = Instant::now();
+                let (a, b, to) = match which {
+                    0 => {
+                        let (a, b) = (Side::of(Rows::f32(&x, inputs)), Side::turned(Rows::f32(&w, inputs)));
+                        (a, b, RowsMut::f32(&mut y, outputs))
+                    }
+                    1 => {
+                        let (a, b) = (Side::of(Rows::f32(&y, outputs)), Side::of(Rows::f32(&w, inputs)));
+                        (a, b, RowsMut::f32(&mut x, inputs))
+                    }
+                    _ => {
+                        let (a, b) = (Side::turned(Rows::f32(&y, outputs)), Side::of(Rows::f32(&x, inputs)));
+                        (a, b, RowsMut::f32(&mut w, inputs))
+                    }
+                };
+                products.product(&team, *format, a, b, &After::default(), to);
+                rates.push(operations / start.elapsed().as_secs_f64());
             }
-            shares.push(operations / start.elapsed().as_secs_f64() / peak);
         }
     }
-    let median = |v: &mut Vec<f64>| {
-        v.sort_by(f64::total_cmp);
-        v[v.len() / 2]
-    };
-    let [forward, input, weight] = shares.each_mut().map(|s| 100.0 * median(s));
-    println!("{rows} x {inputs} x {outputs}, f32, one thread, peak {:.0} Gop/s", median(&mut peaks) / 1e9);
-    println!("of peak: forward {forward:.1}%, gradient of the input {input:.1}%, of the weight {weight:.1}%");
+    for (format, rates) in formats.iter().zip(&mut rates) {
+        let [peak, forward, input, weight] = rates.each_mut().map(|rates| {
+            rates.sort_by(f64::total_cmp);
+            rates[rates.len() / 2]
+        });
+        let share = |rate: f64| format!("{:.0} Gop/s, {:.1}%", rate / 1e9, 100.0 * rate / peak);
+        println!("{rows} x {inputs} x {outputs}, {format:?}, one thread, peak {:.0} Gop/s", peak / 1e9);
+        println!(
+            "  forward {}; gradient of the input {}, of the weight {}",
+            share(forward),
+            share(input),
+            share(weight)
+        );
+    }
 }

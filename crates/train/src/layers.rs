@@ -6,13 +6,13 @@ use crate::random::Random;
 use crate::{gpu, ops};
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu as burn_relu;
-use sparing_kernels::Activation;
 use sparing_kernels::training::Dropout;
+use sparing_kernels::{Activation, Format};
 use std::sync::Arc;
 
 /// `x Wᵀ + b`: `[rows, inputs]` to `[rows, outputs]`; weight `[outputs, inputs]`, bias `[1, outputs]`.
 pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<2>>) -> Tensor<2> {
-    if ops::on_host(&x.device()) { ops::linear(x, weight, bias) } else { gpu::linear(x, weight, bias) }
+    if ops::on_host(&x.device()) { ops::linear(Format::F32, x, weight, bias) } else { gpu::linear(x, weight, bias) }
 }
 
 /// Layer norm of rows; weight and bias `[1, width]`.

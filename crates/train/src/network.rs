@@ -65,7 +65,8 @@ pub struct Mode {
     /// What PowerNorm divides by.
     pub statistics: Statistics,
     /// Matrix products in bf16 (weights stay f32 and are rounded on the way in; norms, softmax and the head's result
-    /// are f32). For GPUs with tensor cores.
+    /// are f32). For GPUs with tensor cores and processors that multiply bf16: there linear maps alone, and attention is f32; on
+    /// processors that cannot, everything is.
     pub bf16: bool,
     /// Linear maps and the networks in softmax's place of bytes, both sides rounded on the way in, where the device can and the sides
     /// fit. Nothing can be learnt so.

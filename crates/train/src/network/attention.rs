@@ -116,7 +116,7 @@ impl Pass<'_> {
     ) -> Result<Tensor<2>, Error> {
         let stacked = if shared {
             let [query, key, value] = [&attention.query, &attention.key, &attention.value].map(|map| self.weights(map));
-            ops::projections(query_key, queries, [query?, key?, value?])
+            ops::projections(self.format(), query_key, queries, [query?, key?, value?])
         } else {
             let query = self.product(&attention.query, queries.unwrap_or_else(|| query_key.clone()))?;
             let key = self.product(&attention.key, query_key)?;

@@ -82,7 +82,8 @@ impl Pass<'_> {
         // A hook wants to see what goes into the second map.
         if self.host && !self.hooked() {
             let (up, down) = (self.parameters.linear(&ffn.up)?, self.parameters.linear(&ffn.down)?);
-            return self.add(ops::feed_forward(input, up, kernel(ffn.activation), down), x, norm);
+            let rows = ops::feed_forward(self.format(), input, up, kernel(ffn.activation), down);
+            return self.add(rows, x, norm);
         }
         // What only the second map reads stays as narrow as it reads it.
         let inner = match self.gpu && !self.hooked() {

@@ -1,8 +1,9 @@
 //! Batches without padding, for the CPU: the rows of all sequences stand end to end.
 //!
-//! Used where every layer's attention is plain and nothing is captured. The last layer then computes only the rows the head
-//! reads, as the engine does.
+//! Used where every layer's attention is plain and nobody asks for its shares. Unless hidden states are asked for, the last layer
+//! computes only the rows the head reads, as the engine does.
 
+use super::Forward;
 use super::pass::Pass;
 use crate::ops;
 use burn::tensor::Tensor;
@@ -86,8 +87,15 @@ impl Pass<'_> {
         )
     }
 
-    /// Token ids to what the head reads: the rows it reads where it reads one per sequence, else all.
-    pub(super) fn encode_packed(&mut self, packed: &Packed, economise: bool) -> Result<Tensor<2>, Error> {
+    /// Token ids to the last hidden state; `economise`: only the rows the head reads, where it reads one per sequence. What is captured
+    /// goes to `hidden`, padded.
+    pub(super) fn encode_packed(
+        &mut self,
+        packed: &Packed,
+        economise: bool,
+        hidden: &mut Vec<Tensor<3>>,
+    ) -> Result<Tensor<2>, Error> {
+        let captures = self.mode.capture.hidden;
         let chosen = packed.head_rows(self.architecture.head.rows).filter(|_| economise).map(|rows| {
             let spans = packed.spans.iter().enumerate();
             // The only query of a causal sequence is its last one, which is where a query alone is taken to stand.
@@ -99,9 +107,11 @@ impl Pass<'_> {
         // What comes after the last attention needs no other rows.
         let last = architecture.last_attention().unwrap_or(0);
         for (number, layer) in architecture.layers.iter().enumerate() {
+            hidden.extend(captures.then(|| self.padded(packed, x.clone())));
             let chosen = chosen.as_ref().filter(|_| number == last);
             x = self.layer((number, layer), x, chosen, &mut Vec::new())?;
         }
+        hidden.extend(captures.then(|| self.padded(packed, x.clone())));
         if let (Some(chosen), true) = (chosen, architecture.layers.is_empty()) {
             x = ops::gather(x, chosen.rows);
         }
@@ -118,19 +128,28 @@ impl Pass<'_> {
     }
 
     /// Token ids to the head's result, `[batch, 1 or length, outputs]`.
-    pub(super) fn forward_packed(&mut self, packed: &Packed) -> Result<Tensor<3>, Error> {
-        let rows = self.encode_packed(packed, true)?;
-        match self.architecture.head.rows {
+    pub(super) fn forward_packed(&mut self, packed: &Packed) -> Result<Forward, Error> {
+        let mut hidden = Vec::new();
+        // Of what is captured, every row is asked for.
+        let economise = !self.mode.capture.hidden;
+        let mut rows = self.encode_packed(packed, economise, &mut hidden)?;
+        let one = packed.head_rows(self.architecture.head.rows);
+        if let (Some(one), false) = (&one, economise) {
+            rows = ops::gather(rows, one.clone());
+        }
+        let output = match self.architecture.head.rows {
             HeadRows::First | HeadRows::Last => {
                 let out = self.stages(rows, false)?;
                 let [count, outputs] = out.dims();
-                Ok(out.reshape([count, 1, outputs]))
+                out.reshape([count, 1, outputs])
             }
             HeadRows::All => {
                 let out = self.stages(rows, true)?;
-                Ok(self.padded(packed, out))
+                self.padded(packed, out)
             }
-            HeadRows::Mean | HeadRows::Max => self.head(self.padded(packed, rows)),
-        }
+            HeadRows::Mean | HeadRows::Max => self.head(self.padded(packed, rows))?,
+        };
+        let present = vec![self.presence.present.clone(); hidden.len()];
+        Ok(Forward { output, hidden, attention: vec![], present })
     }
 }

@@ -15,6 +15,7 @@ use crate::{PaddedBatch, Parameters};
 use crate::{gpu, ops};
 use burn::tensor::module::layer_norm;
 use burn::tensor::{Bool, DType, Device, Distribution, Tensor, activation};
+use sparing_kernels::Format;
 use sparing_kernels::training::Dropout;
 use sparing_model::{Activation, Architecture, AttentionPlan, Calibration, Error, Linear, Norm, NormKind};
 use std::cell::{Cell, OnceCell};
@@ -65,10 +66,10 @@ impl<'a> Pass<'a> {
         let Network { architecture, attention: plan, calibration, means, running } = network;
         let (calibration, asked) = (calibration.as_deref(), Asked::All);
         let device = parameters.device().clone().without_autodiff();
-        let host = *means == Means::Own && !mode.bf16 && ops::on_host(&device);
+        let host = *means == Means::Own && ops::on_host(&device);
         let gpu = !host && *means != Means::Burn;
         let inside = hook.is_some_and(|hook| hook.looks_inside());
-        let whole = mode.capture == Capture::default() && !inside && plan.is_exact() && Packed::fits(architecture);
+        let whole = !mode.capture.attention && !inside && plan.is_exact() && Packed::fits(architecture);
         let packed = (host && whole).then(|| Arc::new(Packed::new(batch)));
         let (seed, draws) = (Cell::new(None), OnceCell::new());
         let (masks, positions, presence) = (Masks::default(), Positions::default(), Presence::new(batch));
@@ -111,8 +112,7 @@ impl<'a> Pass<'a> {
         self.asked = Asked::Head;
         if let Some(packed) = self.packed.clone() {
             self.network.check(&self.batch.host)?;
-            let output = self.forward_packed(&packed)?;
-            return Ok(Forward { output, hidden: vec![], attention: vec![], present: vec![] });
+            return self.forward_packed(&packed);
         }
         let Encoded { last, hidden, attention, present } = self.encode()?;
         Ok(Forward { output: self.head(last)?, hidden, attention, present })
@@ -122,9 +122,11 @@ impl<'a> Pass<'a> {
     pub(super) fn encode(&mut self) -> Result<Encoded, Error> {
         self.network.check(&self.batch.host)?;
         if let Some(packed) = self.packed.clone() {
-            let rows = self.encode_packed(&packed, false)?;
+            let mut hidden = Vec::new();
+            let rows = self.encode_packed(&packed, false, &mut hidden)?;
             let last = self.padded(&packed, rows);
-            return Ok(Encoded { last, hidden: vec![], attention: vec![], present: vec![] });
+            let present = vec![self.presence.present.clone(); hidden.len()];
+            return Ok(Encoded { last, hidden, attention: vec![], present });
         }
         let (count, length, width) = (self.batch.count(), self.batch.length, self.architecture.hidden);
         let cube = |rows: Tensor<2>| rows.reshape([count, length, width]);
@@ -165,14 +167,19 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// In the precision of matrix products.
+    /// In the precision of matrix products. Our own on the host round for themselves.
     pub(super) fn narrow<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        if self.mode.bf16 { x.cast(DType::BF16) } else { x }
+        if self.mode.bf16 && !self.host { x.cast(DType::BF16) } else { x }
     }
 
     /// In the precision of everything else.
     pub(super) fn wide<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        if self.mode.bf16 { x.cast(DType::F32) } else { x }
+        if self.mode.bf16 && !self.host { x.cast(DType::F32) } else { x }
+    }
+
+    /// What linear maps on the host round to.
+    pub(super) fn format(&self) -> Format {
+        if self.mode.bf16 { Format::Bf16 } else { Format::F32 }
     }
 
     /// Rows as the linear maps that read them see them; `linear` is the first of those. `all`: the rows are all tokens,
@@ -200,7 +207,7 @@ impl<'a> Pass<'a> {
     /// `rows Wᵀ + b` in the precision of the rows; weight `[outputs, inputs]`, bias `[1, outputs]`.
     pub(super) fn multiply(&self, rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<2>>) -> Tensor<2> {
         if self.host {
-            return ops::linear(rows, weight, bias);
+            return ops::linear(self.format(), rows, weight, bias);
         }
         if self.mode.int8
             && let Some(found) = gpu::fused::byte_linear(&rows, &weight, bias.as_ref())

@@ -1,15 +1,15 @@
 //! Every operation, forward and backward, against Burn's own.
 
 use super::*;
-use crate::network::{Capture, Mode, Network};
+use crate::network::{Capture, Forward, Mode, Network};
 use crate::{PaddedBatch, Parameters};
 use burn::tensor::activation::{gelu, relu, softmax};
 use burn::tensor::module::{embedding, layer_norm};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use sparing_kernels::Activation;
 use sparing_kernels::attention::Span;
 use sparing_kernels::training::Dropout;
-use sparing_model::{Model, Sequence};
+use sparing_kernels::{Activation, Format, isa};
+use sparing_model::{HeadRows, Model, Sequence};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,10 +66,10 @@ fn factors(dropout: Dropout, shape: [usize; 2]) -> Tensor<2> {
 fn linear_maps() {
     for [rows, inputs, outputs] in [[1, 1, 1], [37, 19, 70], [150, 64, 33]] {
         let shapes = [[rows, inputs], [outputs, inputs], [1, outputs]];
-        compare("linear", shapes, &|[x, w, b]| linear(x, w, Some(b)), &|[x, w, b]| map(x, w, b));
+        compare("linear", shapes, &|[x, w, b]| linear(Format::F32, x, w, Some(b)), &|[x, w, b]| map(x, w, b));
         // A weight that is stored the other way round (GPT-2).
         let shapes = [[rows, inputs], [inputs, outputs]];
-        compare("turned", shapes, &|[x, w]| linear(x, w.transpose(), None), &|[x, w]| x.matmul(w));
+        compare("turned", shapes, &|[x, w]| linear(Format::F32, x, w.transpose(), None), &|[x, w]| x.matmul(w));
     }
     let turned = |[a, b]: [Tensor<2>; 2]| a.transpose().matmul(b);
     compare("turned product", [[70, 20], [70, 33]], &|[a, b]| turned_product(a, b), &turned);
@@ -78,13 +78,41 @@ fn linear_maps() {
         compare(
             "feed-forward",
             shapes,
-            &|[x, u, ub, d, db]| feed_forward(x, (u, Some(ub)), activation, (d, Some(db))),
+            &|[x, u, ub, d, db]| feed_forward(Format::F32, x, (u, Some(ub)), activation, (d, Some(db))),
             &|[x, u, ub, d, db]| {
                 let inner = map(x, u, ub);
                 map(if activation == Activation::Gelu { gelu(inner) } else { relu(inner) }, d, db)
             },
         );
     }
+}
+
+/// The same maps rounded to bf16, each way: as far from the exact ones as eight bits are, wherever the machine rounds at all.
+#[test]
+fn linear_maps_in_bf16() {
+    let close = |what: &str, rounded: Vec<Vec<f32>>, exact: Vec<Vec<f32>>| {
+        for (which, (rounded, exact)) in rounded.iter().zip(&exact).enumerate() {
+            assert!(distance(rounded, exact) < 0.01, "{what} {which}: {}", distance(rounded, exact));
+        }
+        assert_eq!(rounded != exact, isa::has_bf16(isa::active()), "{what}");
+    };
+    for [rows, inputs, outputs] in [[3, 5, 7], [37, 19, 70], [150, 64, 33]] {
+        let shapes = [[rows, inputs], [outputs, inputs], [1, outputs]];
+        let one = |format| run(shapes, &|[x, w, b]| linear(format, x, w, Some(b)));
+        close("linear", one(Format::Bf16), one(Format::F32));
+        let shapes = [[rows, inputs], [outputs, inputs], [1, outputs], [inputs, outputs], [1, inputs]];
+        let two = |format| {
+            run(shapes, &|[x, u, ub, d, db]| feed_forward(format, x, (u, Some(ub)), Activation::Gelu, (d, Some(db))))
+        };
+        close("feed-forward", two(Format::Bf16), two(Format::F32));
+    }
+    let (square, one) = ([16, 16], [1, 16]);
+    let three = |format| {
+        run([[21, 16], [3, 16], square, one, square, one, square, one], &|[x, y, q, qb, k, kb, v, vb]| {
+            projections(format, x, Some(y), [(q, Some(qb)), (k, Some(kb)), (v, Some(vb))])
+        })
+    };
+    close("projections", three(Format::Bf16), three(Format::F32));
 }
 
 #[test]
@@ -95,13 +123,15 @@ fn projections_one_below_the_other() {
     compare(
         "projections",
         [[rows, width], square, one, square, one, square, one],
-        &|[x, q, qb, k, kb, v, vb]| projections(x, None, [(q, Some(qb)), (k, Some(kb)), (v, Some(vb))]),
+        &|[x, q, qb, k, kb, v, vb]| projections(Format::F32, x, None, [(q, Some(qb)), (k, Some(kb)), (v, Some(vb))]),
         &|[x, q, qb, k, kb, v, vb]| Tensor::cat(vec![map(x.clone(), q, qb), map(x.clone(), k, kb), map(x, v, vb)], 0),
     );
     compare(
         "projections of some queries",
         [[rows, width], [3, width], square, one, square, one, square, one],
-        &|[x, y, q, qb, k, kb, v, vb]| projections(x, Some(y), [(q, Some(qb)), (k, Some(kb)), (v, Some(vb))]),
+        &|[x, y, q, qb, k, kb, v, vb]| {
+            projections(Format::F32, x, Some(y), [(q, Some(qb)), (k, Some(kb)), (v, Some(vb))])
+        },
         &|[x, y, q, qb, k, kb, v, vb]| Tensor::cat(vec![map(y, q, qb), map(x.clone(), k, kb), map(x, v, vb)], 0),
     );
 }
@@ -232,22 +262,33 @@ pub(crate) fn fixtures() -> Vec<(String, Model)> {
 /// The gradients of all tensors by name, and the result, of a network that reads three short texts.
 pub(crate) fn pulled(model: &Model, network: &Network, mode: Mode, device: &Device) -> Vec<(String, Vec<f32>)> {
     let parameters = Parameters::from_weights(&model.weights, &device.clone().autodiff()).unwrap();
-    let ids = |n: u32| (0..n).map(|i| 1 + (i * 7 + n) % 20).collect::<Vec<u32>>();
-    let sequences: Vec<Sequence> =
-        [5, 9, 1].iter().map(|n| Sequence { ids: ids(*n), types: vec![0; *n as usize] }).collect();
-    let batch = PaddedBatch::new(&sequences, 12, &device.clone().autodiff());
+    let batch = short_texts(&device.clone().autodiff());
     let out = network.forward(&parameters, &batch, mode).unwrap().output;
     let [count, rows, width] = out.dims();
     // Padding is nobody's business.
     let real = if rows == 1 { out } else { out * batch.mask.clone().float().reshape([count, rows, 1]) };
     let real: Tensor<2> = real.reshape([count * rows, width]);
-    let pull = TensorData::new(numbers(5, count * rows * width), [count * rows, width]);
-    let mut gradients = (real.clone() * Tensor::from_data(pull, device)).sum().backward();
+    gradients_of(&parameters, real)
+}
+
+fn short_texts(device: &Device) -> PaddedBatch {
+    let ids = |n: u32| (0..n).map(|i| 1 + (i * 7 + n) % 20).collect::<Vec<u32>>();
+    let sequences: Vec<Sequence> =
+        [5, 9, 1].iter().map(|n| Sequence { ids: ids(*n), types: vec![0; *n as usize] }).collect();
+    PaddedBatch::new(&sequences, 12, device)
+}
+
+/// The gradients of all tensors by name where a result is pulled in a fixed direction, and the result.
+fn gradients_of(parameters: &Parameters, result: Tensor<2>) -> Vec<(String, Vec<f32>)> {
+    let [rows, width] = result.dims();
+    let pull = TensorData::new(numbers(5, rows * width), [rows, width]);
+    let pull = Tensor::from_data(pull, &result.device().without_autodiff());
+    let mut gradients = (result.clone() * pull).sum().backward();
     let each = parameters
         .iter()
         .filter_map(|(name, p)| p.value.grad_remove(&mut gradients).map(|g| (name.to_string(), values(g))));
     let mut found: Vec<(String, Vec<f32>)> = each.collect();
-    found.push(("output".to_string(), values(real)));
+    found.push(("output".to_string(), values(result)));
     found
 }
 
@@ -264,13 +305,61 @@ pub(crate) fn same(name: &str, fast: &[(String, Vec<f32>)], slow: &[(String, Vec
 /// Whole networks: the same result and the same gradients as with Burn's operations, padded and packed.
 #[test]
 fn networks() {
-    let captured = Mode { capture: Capture { hidden: true, attention: false }, ..Mode::default() };
+    let capturing = |hidden, attention| Mode { capture: Capture { hidden, attention }, ..Mode::default() };
     for (name, model) in fixtures() {
         let run = |network: Network, mode: Mode| pulled(&model, &network, mode, &Device::flex());
         let slow = run(Network::reference(&model.architecture), Mode::default());
         let [own, gpu] = [Network::new, Network::as_on_gpu];
-        for (network, mode) in [(own, Mode::default()), (own, captured), (gpu, Mode::default())] {
+        let whole = Mode::default();
+        for (network, mode) in [(own, whole), (own, capturing(true, false)), (own, capturing(true, true)), (gpu, whole)]
+        {
             same(&name, &run(network(&model.architecture), mode), &slow, 1e-4);
         }
+    }
+}
+
+/// How far apart two lists of numbers are, as a share of the second one's length.
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|x| x * x).sum::<f32>().sqrt();
+    length(&mut a.iter().zip(b).map(|(a, b)| a - b)) / length(&mut b.iter().copied()).max(0.1)
+}
+
+/// Rounded to bf16 on the way into products: eight bits of every factor are left, and no more than that is lost. A gradient may jump
+/// where an activation has a corner, or where the largest number is taken.
+#[test]
+fn networks_in_bf16() {
+    for (name, model) in fixtures() {
+        let run = |mode: Mode| pulled(&model, &Network::new(&model.architecture), mode, &Device::flex());
+        let slow = run(Mode::default());
+        let rounded = run(Mode { bf16: true, ..Mode::default() });
+        let jumps = name.contains("mobilebert") || model.architecture.head.rows == HeadRows::Max;
+        for ((tensor, rounded), (_, slow)) in rounded.iter().zip(&slow) {
+            let far = distance(rounded, slow);
+            let most = if tensor == "output" { 0.02 } else { [0.1, 0.3][usize::from(jumps)] };
+            assert!(far <= most, "{name} {tensor}: {far}");
+        }
+        if isa::has_bf16(isa::active()) {
+            assert_ne!(rounded, slow, "{name}: nothing was rounded");
+        }
+    }
+}
+
+/// Hidden states that are captured without padding are those of padded rows, and so is what flows back through them.
+#[test]
+fn hidden_states() {
+    for (name, model) in fixtures() {
+        let run = |network: Network| {
+            let device = Device::flex().autodiff();
+            let parameters = Parameters::from_weights(&model.weights, &device).unwrap();
+            let mode = Mode { capture: Capture { hidden: true, attention: false }, ..Mode::default() };
+            let Forward { hidden, present, .. } = network.forward(&parameters, &short_texts(&device), mode).unwrap();
+            assert_eq!(hidden.len(), present.len(), "{name}");
+            let real = hidden.into_iter().zip(present).map(|(state, present)| {
+                let [count, length, width] = state.dims();
+                (state * present.float().reshape([count, length, 1])).reshape([count * length, width])
+            });
+            gradients_of(&parameters, Tensor::cat(real.collect(), 0))
+        };
+        same(&name, &run(Network::new(&model.architecture)), &run(Network::reference(&model.architecture)), 1e-4);
     }
 }

@@ -34,9 +34,9 @@ fn about(args: &OptimizeArgs, settings: &Settings, marks: &str) -> String {
     let settings = serde_json::to_string(settings).unwrap_or_default();
     // More rounds may be asked for, and another device.
     let TutorArgs { recover, analysis, analysis_rows, train, train_rows, average, epochs, .. } = &args.tutor;
-    let TutorArgs { update_rows, lr, hard, hidden, .. } = &args.tutor;
+    let TutorArgs { update_rows, lr, hard, hidden, bf16, .. } = &args.tutor;
     let first = (recover, analysis, analysis_rows, train, train_rows, average);
-    let training = (first, epochs, update_rows, lr, hard, hidden);
+    let training = (first, epochs, update_rows, lr, hard, hidden, bf16);
     let threads = if args.threads == 0 { machine::cores() } else { args.threads };
     let clock = (args.batch, threads, sparing_kernels::isa::active());
     let version = env!("CARGO_PKG_VERSION");

@@ -138,7 +138,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = crate::args::device_name)]
     pub device: String,
 
-    /// Multiply matrices in bf16 (weights stay f32): for GPUs with tensor cores
+    /// Multiply matrices in bf16 (weights stay f32): faster on processors with AVX512-BF16 and on GPUs with tensor cores
     #[arg(long)]
     pub bf16: bool,
 

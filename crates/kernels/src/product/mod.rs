@@ -2,24 +2,33 @@
 //!
 //! The engine packs its weights once; here both sides are packed on the way. The right side is packed whole, by the whole
 //! team; the left side block by block and part by part of the sum, into the thread's own second-level cache, where all
-//! panels of the right side pass by it.
+//! panels of the right side pass by it. On the way both may be rounded to bf16, where the machine multiplies that: twice as
+//! many terms per instruction, and sums stay f32.
+
+mod lay;
 
 use crate::epilogue::{Finish, TileResult, finish_at};
 use crate::rows::{Elements, Rows, RowsMut};
-use crate::simd::{Level, Simd, kernel};
+use crate::simd::Level;
 use crate::tile::Tile;
 use crate::words::side_by_side_at;
 use crate::{Activation, Aligned, Format, Team};
+use lay::{Groups, copy_groups_at, pair_groups_at, pairs_side_by_side_at, terms};
 use std::ops::Range;
 
 /// Most rows of the left side that are laid out at a time.
 const BLOCK: usize = 126;
 
-/// Rows of the right side that one task copies.
+/// Rows of the right side that one task copies; an even number, so that no pair is torn apart.
 const ROWS: usize = 64;
 
-/// Most terms of a sum between returns to memory.
+/// Most words of a sum between returns to memory.
 const STEPS: usize = 640;
+
+/// What a product that may be rounded to a format is multiplied in: f32 where the machine does not multiply bf16.
+fn multiplied(level: Level, format: Format) -> Format {
+    if level.multiplies_bf16() { format } else { Format::F32 }
+}
 
 /// A matrix of f32 as a side of a product: as it is stored, or turned (rows for columns).
 #[derive(Debug, Clone, Copy)]
@@ -69,11 +78,20 @@ pub struct After<'a> {
 }
 
 /// A right side, laid out in panels. Grown on first use and reused.
-#[derive(Default)]
 pub struct Panels {
     words: Aligned<u32>,
+    format: Format,
+    /// Terms of a sum.
+    terms: usize,
+    /// Words of a sum.
     height: usize,
     width: usize,
+}
+
+impl Default for Panels {
+    fn default() -> Self {
+        Panels { words: Aligned::default(), format: Format::F32, terms: 0, height: 0, width: 0 }
+    }
 }
 
 /// An address that several threads use for different elements.
@@ -94,12 +112,15 @@ impl Target {
 
 impl Panels {
     /// Lays a right side out, by the whole team.
-    pub fn fill(&mut self, team: &Team, side: Side) {
-        self.fill_at(Level::active(), Some(team), side);
+    pub fn fill(&mut self, team: &Team, format: Format, side: Side) {
+        let level = Level::active();
+        self.fill_at(level, multiplied(level, format), Some(team), side);
     }
 
-    fn fill_at(&mut self, level: Level, team: Option<&Team>, side: Side) {
-        (self.height, self.width) = (side.height(), side.width());
+    fn fill_at(&mut self, level: Level, format: Format, team: Option<&Team>, side: Side) {
+        let per = terms(format);
+        (self.format, self.terms, self.width) = (format, side.height(), side.width());
+        self.height = self.terms.div_ceil(per);
         let panel = level.panel();
         let panels = self.width.div_ceil(panel);
         // Sixteen words of slack: a short last panel is written in whole vectors.
@@ -107,7 +128,7 @@ impl Panels {
         let to = Target(self.words.as_mut_slice().as_mut_ptr());
         let (from, step) = side.address();
         let from = Target(from.cast_mut());
-        let (height, width) = (self.height, self.width);
+        let (all, height, width) = (self.terms, self.height, self.width);
         let run = |tasks: usize, one: &(dyn Fn(usize) + Sync)| match team {
             Some(team) => team.run(tasks, &|index, _| one(index)),
             None => (0..tasks).for_each(one),
@@ -119,17 +140,19 @@ impl Panels {
                 // last panel can be short, and its slack follows the last word.
                 unsafe {
                     let (from, to) = (from.at(first * step), to.at(first * height));
-                    side_by_side_at(level, from, step, panel.min(width - first), height, to, panel);
+                    let lay = if per == 1 { side_by_side_at } else { pairs_side_by_side_at };
+                    lay(level, from, step, panel.min(width - first), all, to, panel);
                 }
             });
         } else {
-            run(height.div_ceil(ROWS), &|index| {
+            run(all.div_ceil(ROWS), &|index| {
                 let first = index * ROWS;
                 // SAFETY: as above; each task has rows of its own in every panel.
                 unsafe {
-                    let (from, to) = (from.at(first * step), to.at(first * panel));
+                    let (from, to) = (from.at(first * step), to.at(first / per * panel));
                     let groups = Groups { width: panel, last: width, step: panel * height, pitch: panel };
-                    copy_groups_at(level, from, step, ROWS.min(height - first), &groups, to);
+                    let copy = if per == 1 { copy_groups_at } else { pair_groups_at };
+                    copy(level, from, step, ROWS.min(all - first), &groups, to);
                 }
             });
         }
@@ -139,45 +162,6 @@ impl Panels {
         self.words.as_slice()[(index * self.height + first) * level.panel()..].as_ptr()
     }
 }
-
-/// How a row is cut into groups of columns that are stored apart.
-struct Groups {
-    /// Columns of a group; the last may be shorter.
-    width: usize,
-    /// Columns in all.
-    last: usize,
-    /// Words between the beginnings of two groups.
-    step: usize,
-    /// Words between two rows of a group.
-    pitch: usize,
-}
-
-/// Copies rows (`step_from` words apart) group by group: they are read from front to back.
-#[inline(always)]
-unsafe fn copy_groups<S: Simd>(from: *const u32, step_from: usize, rows: usize, groups: &Groups, to: *mut u32) {
-    let Groups { width, last, step, pitch } = *groups;
-    for row in 0..rows {
-        for (index, first) in (0..last).step_by(width).enumerate() {
-            let count = width.min(last - first);
-            let mut at = 0;
-            while at < count {
-                let n = S::LANES.min(count - at);
-                // SAFETY: within the row, and within the row's place in the group.
-                unsafe {
-                    let p = from.add(row * step_from + first + at).cast::<f32>();
-                    let to = to.add(index * step + row * pitch + at).cast::<f32>();
-                    if n == S::LANES { S::store(to, S::load(p)) } else { S::store_n(to, S::load_n(p, n), n) }
-                }
-                at += n;
-            }
-        }
-    }
-}
-kernel!(
-    /// # Safety
-    /// `from` has the rows, `to` the groups.
-    copy_groups_at = copy_groups(from: *const u32, step_from: usize, rows: usize, groups: &Groups, to: *mut u32)
-);
 
 /// Working memory of one thread.
 #[derive(Default)]
@@ -191,7 +175,7 @@ pub(crate) struct Space {
 /// # Safety
 /// `finish` is valid for these rows and the panels' columns, and nobody else touches them.
 unsafe fn block_at(level: Level, block: Range<usize>, a: Side, b: &Panels, finish: &Finish, space: &mut Space) {
-    let (tile, panel) = (Tile::of(level, Format::F32), level.panel());
+    let (tile, panel, per) = (Tile::of(level, b.format), level.panel(), terms(b.format));
     let (height, steps) = (block.len(), b.height);
     let panels = b.width.div_ceil(panel);
     let parts = steps.div_ceil(STEPS);
@@ -207,6 +191,7 @@ unsafe fn block_at(level: Level, block: Range<usize>, a: Side, b: &Panels, finis
     let cut_at = |row: usize| tile.cuts(height).find(|(start, _)| *start == row).map_or(height - row, |(_, rows)| rows);
     for first in (0..steps).step_by(part) {
         let count = part.min(steps - first);
+        let inner = per * first..b.terms.min(per * (first + count));
         // SAFETY: `left` and `sums` have room (see above), tiles are laid out in ascending order; the rest is the caller's
         // promise.
         unsafe {
@@ -219,15 +204,17 @@ unsafe fn block_at(level: Level, block: Range<usize>, a: Side, b: &Panels, finis
                     while end < height && cut_at(end) == rows {
                         end += rows;
                     }
-                    let from = from.add(first * step + block.start + start);
+                    let from = from.add(inner.start * step + block.start + start);
                     let groups = Groups { width: rows, last: end - start, step: rows * count, pitch: rows };
-                    copy_groups_at(level, from, step, count, &groups, left.add(start * count));
+                    let copy = if per == 1 { copy_groups_at } else { pair_groups_at };
+                    copy(level, from, step, inner.len(), &groups, left.add(start * count));
                     start = end;
                 }
             } else {
                 for (start, rows) in tile.cuts(height) {
-                    let from = from.add((block.start + start) * step + first);
-                    side_by_side_at(level, from, step, rows, count, left.add(start * count), rows);
+                    let from = from.add((block.start + start) * step + inner.start);
+                    let lay = if per == 1 { side_by_side_at } else { pairs_side_by_side_at };
+                    lay(level, from, step, rows, inner.len(), left.add(start * count), rows);
                 }
             }
             for index in 0..panels {
@@ -267,10 +254,10 @@ impl Products {
         Products { spaces: crate::PerWorker::new(threads, Space::default), panels: Panels::default() }
     }
 
-    /// `out = after(a · b)`, by the whole team.
-    pub fn product(&mut self, team: &Team, a: Side, b: Side, after: &After, out: RowsMut) {
+    /// `out = after(a · b)`, by the whole team; `format` is what both may be rounded to.
+    pub fn product(&mut self, team: &Team, format: Format, a: Side, b: Side, after: &After, out: RowsMut) {
         let mut panels = std::mem::take(&mut self.panels);
-        panels.fill(team, b);
+        panels.fill(team, format, b);
         self.with_panels(team, a, &panels, after, None, out);
         self.panels = panels;
     }
@@ -279,6 +266,7 @@ impl Products {
     pub fn activated(
         &mut self,
         team: &Team,
+        format: Format,
         a: Side,
         b: Side,
         bias: Option<&[f32]>,
@@ -287,7 +275,7 @@ impl Products {
         out: RowsMut,
     ) {
         let mut panels = std::mem::take(&mut self.panels);
-        panels.fill(team, b);
+        panels.fill(team, format, b);
         let after = After { bias, ..After::default() };
         self.with_panels(team, a, &panels, &after, Some((activation, before)), out);
         self.panels = panels;
@@ -316,7 +304,7 @@ impl Products {
 }
 
 fn finish(a: Side, b: &Panels, after: &After, activated: Option<(Activation, RowsMut)>, out: &mut RowsMut) -> Finish {
-    assert_eq!(a.width(), b.height, "terms of a sum");
+    assert_eq!(a.width(), b.terms, "terms of a sum");
     assert_eq!((out.count(), out.width()), (a.height(), b.width), "result");
     let same = |rows: &Rows| (rows.count(), rows.width()) == (out.count(), out.width());
     assert!(after.bias.is_none_or(|bias| bias.len() == b.width), "bias");
@@ -330,8 +318,17 @@ fn finish(a: Side, b: &Panels, after: &After, activated: Option<(Activation, Row
 /// # Safety
 /// `finish` is valid for the result's rows and columns, and nobody else touches them.
 pub(crate) unsafe fn small(level: Level, a: Side, b: Side, panels: &mut Panels, space: &mut Space, finish: &Finish) {
-    panels.fill_at(level, None, b);
-    assert_eq!(a.width(), panels.height, "terms of a sum");
+    panels.fill_at(level, Format::F32, None, b);
+    // SAFETY: the caller's promise.
+    unsafe { filled(level, a, panels, space, finish) };
+}
+
+/// The same with a right side that is laid out.
+///
+/// # Safety
+/// As in [`small`].
+unsafe fn filled(level: Level, a: Side, panels: &Panels, space: &mut Space, finish: &Finish) {
+    assert_eq!(a.width(), panels.terms, "terms of a sum");
     let rows = a.height();
     for start in (0..rows).step_by(BLOCK) {
         // SAFETY: the caller's promise.
@@ -343,6 +340,7 @@ pub(crate) unsafe fn small(level: Level, a: Side, b: Side, panels: &mut Panels, 
 mod tests {
     use super::*;
     use crate::reference::{self, numbers};
+    use crate::{bf16_to_f32, f32_to_bf16};
     use proptest::prelude::*;
 
     /// Every level, every way the sides can lie, and everything that can follow, against plain loops.
@@ -356,11 +354,17 @@ mod tests {
             (0..rows * columns).map(|i| m[i % rows * columns + i / rows]).collect()
         };
         let (a_turned, b_turned) = (turn(&a, rows, terms), turn(&b, terms, columns));
-        let exact = |r: usize, c: usize| -> f64 {
-            (0..terms).map(|k| f64::from(a[r * terms + k]) * f64::from(b[k * columns + c])).sum()
+        let rounded = |x: f32| f64::from(bf16_to_f32(f32_to_bf16(x)));
+        let exact = |format: Format, r: usize, c: usize| -> f64 {
+            let term = |k: usize| match (a[r * terms + k], b[k * columns + c]) {
+                (a, b) if format == Format::Bf16 => rounded(a) * rounded(b),
+                (a, b) => f64::from(a) * f64::from(b),
+            };
+            (0..terms).map(term).sum()
         };
         let most = 4e-6 * (terms as f32).sqrt() + 2e-6;
-        for level in Level::all_available() {
+        for (level, format) in Level::all_available().into_iter().flat_map(|l| [(l, Format::F32), (l, Format::Bf16)]) {
+            let format = multiplied(level, format);
             for kind in 0..4u32 {
                 let left = match kind & 1 {
                     0 => Side::of(Rows::f32(&a, terms)),
@@ -378,16 +382,20 @@ mod tests {
                 let mut got = old.clone();
                 let (mut panels, mut space) = (Panels::default(), Space::default());
                 let finish = Finish::training(&after, None, &mut RowsMut::f32(&mut got, columns));
+                panels.fill_at(level, format, None, right);
                 // SAFETY: available level, consistent shapes.
-                unsafe { small(level, left, right, &mut panels, &mut space, &finish) };
+                unsafe { filled(level, left, &panels, &mut space, &finish) };
                 for (i, got) in got.iter().enumerate() {
                     let (r, c) = (i / columns, i % columns);
-                    let mut want = exact(r, c) as f32 + if kind < 2 { bias[c] } else { 0.0 };
+                    let mut want = exact(format, r, c) as f32 + if kind < 2 { bias[c] } else { 0.0 };
                     if kind % 2 == 1 {
                         want *= reference::slope(Activation::Gelu, at[i]);
                     }
                     want += if kind > 1 { old[i] } else { 0.0 };
-                    assert!((got - want).abs() <= most, "{level:?} {kind} {rows}x{terms}x{columns}: {got} for {want}");
+                    assert!(
+                        (got - want).abs() <= most,
+                        "{level:?} {format:?} {kind} {rows}x{terms}x{columns}: {got} for {want}"
+                    );
                 }
             }
         }
@@ -410,7 +418,7 @@ mod tests {
         let (left, right) = (Side::of(Rows::f32(&a, terms)), Side::of(Rows::f32(&b, columns)));
         let (mut before, mut out) = (vec![0f32; rows * columns], vec![0f32; rows * columns]);
         let (to, kept) = (RowsMut::f32(&mut out, columns), RowsMut::f32(&mut before, columns));
-        products.activated(&team, left, right, Some(&bias), Activation::Gelu, kept, to);
+        products.activated(&team, Format::F32, left, right, Some(&bias), Activation::Gelu, kept, to);
         for (i, (out, before)) in out.iter().zip(&before).enumerate() {
             let (r, c) = (i / columns, i % columns);
             let sum: f64 = (0..terms).map(|k| f64::from(a[r * terms + k] * b[k * columns + c])).sum();
