@@ -7,6 +7,7 @@
 
 mod candidate;
 mod card;
+mod clock;
 mod elements;
 mod format;
 mod headline;

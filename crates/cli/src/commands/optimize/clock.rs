@@ -160,22 +160,8 @@ pub fn gains(args: &OptimizeArgs, work: &Work<'_>, recipe: &Recipe, measured: &M
             (gain.time, gain.time_interval) = (before - left(step), None);
         }
     }
-    scale(&mut gains, saved);
+    Gain::add_up(&mut gains, saved);
     Ok(gains)
-}
-
-/// Makes them add up to what was saved.
-fn scale(gains: &mut [Gain], saved: f64) {
-    let factor = saved / gains.iter().map(|gain| gain.time).sum::<f64>();
-    for gain in gains {
-        // Nothing was saved or told apart: nothing is made up.
-        if !factor.is_finite() || factor <= 0.0 {
-            (gain.time, gain.time_interval) = (0.0, None);
-            continue;
-        }
-        gain.time *= factor;
-        gain.time_interval.iter_mut().for_each(|i| *i = Interval { low: i.low * factor, high: i.high * factor });
-    }
 }
 
 /// Time by part, of an engine that takes so long for a request.
@@ -187,8 +173,7 @@ pub fn parts(work: &Work<'_>, engine: &Engine, ms: f64) -> Result<Vec<PartTime>,
             None => parts.push(PartTime { part: part.into(), ms }),
         }
     }
-    let sum: f64 = parts.iter().map(|part| part.ms).sum();
-    parts.iter_mut().for_each(|part| part.ms *= ms / sum);
+    PartTime::add_up(&mut parts, ms);
     Ok(parts)
 }
 
@@ -203,27 +188,4 @@ pub fn timing(args: &OptimizeArgs, work: &Work<'_>) -> String {
         work.baseline.threads(),
         if work.baseline.threads() == 1 { "" } else { "s" },
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gains_add_up_to_what_was_saved() {
-        let gain = |time| Gain { time, ..Gain::default() };
-        let mut gains = [gain(0.5), gain(0.0), gain(0.125)];
-        scale(&mut gains, 0.75);
-        assert_eq!(gains.map(|gain| gain.time), [0.6, 0.0, 0.15]);
-        // Nothing was told apart: nothing is made up.
-        let mut nothing = [gain(0.0)];
-        scale(&mut nothing, 0.3);
-        assert_eq!(nothing[0].time, 0.0);
-        // What was foreseen of a model that is not faster by the clock was not gained.
-        for saved in [0.0, -0.2] {
-            let mut foreseen = [gain(0.25), gain(0.5)];
-            scale(&mut foreseen, saved);
-            assert_eq!(foreseen.map(|gain| gain.time), [0.0, 0.0], "{saved}");
-        }
-    }
 }

@@ -11,7 +11,7 @@ use crate::{interrupt, load, machine, progress};
 use sparing_engine::Engine;
 use sparing_model::{Executor, HeadKind, Model};
 use sparing_optimize::{Recipe, Settings, Verdict, answers, outcome};
-use sparing_report::{BaseCard, Candidate, Focus, Interval, Metric, Report, Task, Verification, Versions};
+use sparing_report::{BaseCard, Candidate, Focus, Interval, Metric, Report, Task, Versions};
 use sparing_tasks::Report as Scores;
 use std::path::{Path, PathBuf};
 
@@ -120,13 +120,7 @@ pub fn finish(
         ended,
         failure,
         notes: notes(data, settings, work, &found, &recipe, before, &measured),
-        verification: Some(Verification {
-            score: measured.score,
-            time_ratio: measured.time_ratio,
-            time_interval: Some(measured.interval()),
-            search_time: Some(Interval { low: own.interval[0], high: own.interval[1] }),
-            bytes: measured.bytes,
-        }),
+        verification: Some(measured.verification(&own)),
         chosen: found.best,
         f32_bytes: came_in_fewer_bits(work),
         baseline,
@@ -148,7 +142,7 @@ pub fn finish(
 }
 
 /// What the model's own card says, if it came with one.
-fn base_card(args: &OptimizeArgs, model: &Model) -> BaseCard {
+pub fn base_card(args: &OptimizeArgs, model: &Model) -> BaseCard {
     let card = own_card(args.model.name());
     // The head that was scored is known better here.
     BaseCard { pipeline_tag: pipeline(model).map(String::from).or(card.pipeline_tag), ..card }
@@ -296,7 +290,8 @@ fn described(args: &OptimizeArgs, model: &Model) -> sparing_report::Model {
     sparing_report::Model { name, hub, family }
 }
 
-fn here() -> sparing_report::Machine {
+/// The machine that times are of.
+pub fn here() -> sparing_report::Machine {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = info
         .lines()
@@ -310,7 +305,7 @@ fn here() -> sparing_report::Machine {
 }
 
 /// The command line, to do it again.
-fn command() -> String {
+pub fn command() -> String {
     let quoted = |arg: String| match arg.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c)) {
         true => arg,
         false => format!("'{}'", arg.replace('\'', r"'\''")),
@@ -322,6 +317,7 @@ fn command() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sparing_report::Verification;
 
     #[test]
     fn the_built_in_model_has_a_licence_and_something_it_began_with() {

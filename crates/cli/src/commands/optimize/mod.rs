@@ -1,5 +1,6 @@
 //! `sparing optimize`: a faster, smaller or more accurate model within the loss that is accepted.
 
+mod again;
 mod asked;
 mod clock;
 mod data;
@@ -51,6 +52,7 @@ Examples:
   sparing optimize MODEL --task mrpc --data glue --out tuned --recover --device cuda   train in between, and go further
 
 After Ctrl-C the best model so far is written; after that or a kill, the same command with --resume goes on.
+If the machine was busy, the same command with --again measures the result once more.
 
 Exit codes: 0 a model was saved and measured, even if the search was stopped or a training failed (report.json and
 --json: `ended` is whole, stopped or failed; `verdict` is within if it keeps the budget), 1 error, 2 wrong usage, 130
@@ -70,6 +72,11 @@ pub struct OptimizeArgs {
     /// Go on with a search that was stopped
     #[arg(long)]
     resume: bool,
+
+    /// Search nothing: measure what is in --out once more and renew its report. For the same command as before, when a machine that was busy
+    /// no longer is
+    #[arg(long, conflicts_with_all = ["overwrite", "resume"])]
+    again: bool,
 
     /// What matters most
     #[arg(long, value_enum, value_name = "FOCUS", default_value = "speed")]
@@ -182,6 +189,9 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     if let Some(place) = &args.measure {
         let (data, model) = given(args)?;
         return saved::measure(args, place, &model, &data);
+    }
+    if args.again {
+        return again::again(args);
     }
     let begun = Begun::now(args)?;
     args.check_idle()?;

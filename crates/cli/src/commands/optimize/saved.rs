@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sparing_engine::Engine;
 use sparing_model::Model;
 use sparing_optimize::{Stopwatch, Timed, answers};
-use sparing_report::Interval;
+use sparing_report::{Interval, Verification};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,6 +16,9 @@ use std::process::{Command, Stdio};
 const ROUNDS: usize = 9;
 /// Ends of an interval that are further apart than this say that something else was running.
 const BUSY: f64 = 1.2;
+
+/// How a note begins that says so.
+pub const DOUBTFUL: &str = "the machine was busy";
 
 /// What was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,13 +43,24 @@ impl Measured {
         Interval { low: self.time_interval[0], high: self.time_interval[1] }
     }
 
+    /// What a report says of it, beside what the search's own process found.
+    pub fn verification(&self, own: &Timed) -> Verification {
+        Verification {
+            score: self.score,
+            time_ratio: self.time_ratio,
+            time_interval: Some(self.interval()),
+            search_time: Some(Interval { low: own.interval[0], high: own.interval[1] }),
+            bytes: self.bytes,
+        }
+    }
+
     /// What to say where the rounds differ too much to believe in the speed.
     pub fn doubt(&self) -> Option<String> {
         let [low, high] = self.time_interval;
         (high > BUSY * low).then(|| {
             format!(
-                "the machine was busy: the rounds of the race say {low:.2} to {high:.2} times as fast; measure again when nothing \
-                 else runs"
+                "{DOUBTFUL}: the rounds of the race say {low:.2} to {high:.2} times as fast; when nothing else runs, the same command \
+                 with --again measures once more"
             )
         })
     }
