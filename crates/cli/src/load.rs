@@ -76,12 +76,8 @@ pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
 /// The same for work that takes long, or learns from what it reads: a number that is none would be found out late.
 pub fn open_sound(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
     let model = open(name, head)?;
-    match model.weights.not_finite() {
-        None => Ok(model),
-        Some(tensor) => Err(Failure::new(format!(
-            "{name}: tensor \"{tensor}\" holds a number that is not finite; fetch or export the model again"
-        ))),
-    }
+    model.weights.check_finite().map_err(|e| Failure::from(e).at(name))?;
+    Ok(model)
 }
 
 /// What to call a model in reports: the directory's own name, or the Hub id as given.

@@ -167,15 +167,20 @@ fn batches_do_not_change_answers() {
 
 /// A model that makes no number of a text that holds this token.
 fn spoilt(model: &str, token: usize) -> (tempfile::TempDir, String) {
+    let word = sparing_model::Model::load(model.as_ref()).unwrap().architecture.embeddings.word;
+    spoilt_in(model, &word, token)
+}
+
+/// A model with something in this row of a tensor that is not a number.
+fn spoilt_in(model: &str, name: &str, row: usize) -> (tempfile::TempDir, String) {
     use sparing_model::{Model, OwnedTensor};
     let folder = tempfile::tempdir().unwrap();
     let mut model = Model::load(model.as_ref()).unwrap();
-    let name = model.architecture.embeddings.word.clone();
-    let table = model.weights.tensor(&name).unwrap();
+    let table = model.weights.tensor(name).unwrap();
     let (shape, mut values) = (table.shape.to_vec(), vec![0.0; table.len()]);
     table.read(0, &mut values);
-    values[token * shape[1]] = f32::NAN;
-    model.weights = model.weights.replace(vec![OwnedTensor::f32(&name, &shape, &values)]).unwrap();
+    values[row * shape[1]] = f32::NAN;
+    model.weights = model.weights.replace(vec![OwnedTensor::f32(name, &shape, &values)]).unwrap();
     let path = folder.path().join("spoilt");
     model.save(&path).unwrap();
     (folder, path.display().to_string())
@@ -210,18 +215,35 @@ fn what_is_not_a_number_is_no_answer() {
             assert!(message.starts_with(&format!("text 2 (\"{}\"): score is NaN", texts[1])), "{message}");
         }
     }
-    // The word is one of those that gaps are filled with.
-    let (_folder, model) = written("bert-mlm-text");
+    // The word table of these two is a map of its own right, which is refused as a whole: the fifth position is spoilt.
+    let (_folder, model) = spoilt_in(&fixture("bert-mlm-text"), "bert.embeddings.position_embeddings.weight", 4);
     let message = sparing(&["run", &model, "the [MASK] is good"]).error(1);
     assert!(message.starts_with("text 1 (\"the [MASK] is good\"): score is NaN"), "{message}");
     let (_folder, model) = written("bert-answer-text");
     let message = sparing(&["run", &model, "is it good", "--context", "the film is bad"]).error(1);
     assert!(message.starts_with("text 1 (\"is it good\"): score is NaN"), "{message}");
-    let (_folder, model) = spoilt(&fixture("gpt2-causal-text"), 313);
+    let (_folder, model) = spoilt_in(&fixture("gpt2-causal-text"), "transformer.wpe.weight", 4);
     let message = sparing(&["run", &model, "The film is good", "--json"]).error(1);
     assert!(message.starts_with("text 1 (\"The film is good\"): score is NaN"), "{message}");
     // Where texts are lines, so is the place.
     let (_folder, model) = written("bert-classify-text");
     let message = piped(&["run", &model, "--json"], b"a film\na bad film\n").error(1);
     assert!(message.starts_with("stdin line 2 (\"a bad film\"): score is NaN"), "{message}");
+}
+
+/// Attention takes the largest of its scores, and ReLU the larger of a number and zero: what is no number would not come out as one.
+#[test]
+fn weights_that_are_no_numbers_are_refused_before_they_are_swallowed() {
+    let model = fixture("bert-classify-text");
+    for map in ["attention.self.query", "attention.self.key", "intermediate.dense"] {
+        let tensor = format!("bert.encoder.layer.0.{map}.weight");
+        let (_folder, model) = spoilt_in(&model, &tensor, 3);
+        for precision in ["f32", "bf16", "int8"] {
+            let message = sparing(&["run", &model, "the film is good", "--precision", precision]).error(1);
+            assert!(message.contains(&format!("tensor \"{tensor}\"")) && message.contains("not finite"), "{message}");
+        }
+    }
+    let (_folder, model) = spoilt(&fixture("bert-mlm-text"), 7);
+    let message = sparing(&["run", &model, "the [MASK] is good"]).error(1);
+    assert!(message.contains("word_embeddings") && message.contains("not finite"), "{message}");
 }

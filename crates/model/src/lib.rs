@@ -50,4 +50,4 @@ pub use replace::{replace_file, replace_file_with};
 pub use save::{check_replaceable, write_directory};
 pub use tokenizer::{Encoded, Tokenizer};
 pub use tokens::{ByLayer, LayerTokens, Tokens};
-pub use weights::{Dtype, Integers, OwnedTensor, Quantized, ScaleAxis, Scales, Tensor, Weights};
+pub use weights::{Dtype, Integers, OwnedTensor, Quantized, ScaleAxis, Scales, Tensor, Weights, not_finite};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{Error, Executor, Model};
 use sparing_report::Focus;
-use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, evaluate};
+use sparing_tasks::{Bootstrap, Dataset, Metric, Options, Outcome, Report, Watched, evaluate};
 
 /// Resamples that say how far a score may be off.
 const RESAMPLES: usize = 200;
@@ -77,7 +77,7 @@ impl<'a> Judge<'a> {
         elsewhere: Option<&'a Elsewhere<'a>>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Judge<'a>, Error> {
-        let (baseline, counted) = asked(model, dataset, &options, &engine, elsewhere, stop)?;
+        let (baseline, counted) = asked(model, dataset, &options, &engine, elsewhere, stop)??;
         let metric = baseline.values.first().map(|value| value.metric).unwrap_or(Metric::Accuracy);
         let mut judge = Judge { dataset, elsewhere, options, engine, metric, baseline, own: EMPTY };
         judge.own = Verdict { counted, ..judge.compare(&judge.baseline)? };
@@ -129,7 +129,8 @@ impl<'a> Judge<'a> {
 
     /// What a candidate is worth.
     pub fn verdict(&self, model: &Model, stop: &mut dyn FnMut() -> bool) -> Result<Verdict, Error> {
-        let (report, counted) = asked(model, self.dataset, &self.options, &self.engine, self.elsewhere, stop)?;
+        let found = asked(model, self.dataset, &self.options, &self.engine, self.elsewhere, stop)?;
+        let Ok((report, counted)) = found else { return Ok(NO_NUMBER) };
         Ok(Verdict { counted, ..self.compare(&report)? })
     }
 
@@ -236,7 +237,8 @@ pub fn executor(elsewhere: Option<&Elsewhere<'_>>, model: &Model) -> Result<Opti
     elsewhere.map_or(Ok(None), |elsewhere| elsewhere(model))
 }
 
-/// All answers of a model, from wherever it can run, and what was chosen not to be computed.
+/// All answers of a model, from wherever it can run, and what was chosen not to be computed. The inner error says which are no
+/// numbers.
 fn asked(
     model: &Model,
     dataset: &Dataset,
@@ -244,13 +246,23 @@ fn asked(
     engine: &EngineOptions,
     elsewhere: Option<&Elsewhere<'_>>,
     stop: &mut dyn FnMut() -> bool,
-) -> Result<(Report, Counted), Error> {
+) -> Result<Result<(Report, Counted), Error>, Error> {
+    let mut numbers = |executor: &dyn Executor| {
+        let watched = Watched::new(executor);
+        match answers(&watched, model, dataset, options, stop) {
+            Err(e) if watched.is_broken() => Ok(Err(e)),
+            report => report.map(Ok),
+        }
+    };
     if let Some(executor) = executor(elsewhere, model)? {
-        return Ok((answers(&*executor, model, dataset, options, stop)?, Counted::default()));
+        return Ok(numbers(&*executor)?.map(|report| (report, Counted::default())));
     }
-    let engine = Engine::compile(model, engine)?;
-    let report = answers(&engine, model, dataset, options, stop)?;
-    Ok((report, Counted::by(&engine)))
+    let engine = match Engine::compile(model, engine) {
+        // Weights that are no numbers have no other answers.
+        Err(e) if model.weights.check_finite().is_err() => return Ok(Err(e)),
+        engine => engine?,
+    };
+    Ok(numbers(&engine)?.map(|report| (report, Counted::by(&engine))))
 }
 
 /// All answers of a model.

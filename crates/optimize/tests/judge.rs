@@ -90,3 +90,22 @@ fn an_engine_elsewhere_is_an_engine() {
     assert_eq!(here.own(), there.own());
     assert_eq!(here.verdict(&model, &mut || false).unwrap(), there.verdict(&model, &mut || false).unwrap());
 }
+
+#[test]
+fn a_candidate_whose_answers_are_no_numbers_is_never_good_enough() {
+    let (model, rows) = (model(), rows());
+    let asked = Cell::new(0);
+    let broken = |candidate: &Model| {
+        asked.set(asked.get() + 1);
+        let times = if asked.get() > 1 { f32::NAN } else { 1.0 };
+        Ok(Some(Box::new(Times(Engine::compile(candidate, &EngineOptions::default())?, times)) as Box<dyn Executor>))
+    };
+    let judge = judge(&model, &rows, Some(&broken));
+    let verdict = judge.verdict(&model, &mut || false).unwrap();
+    assert!(!verdict.within(f64::MAX) && verdict.loss.is_infinite(), "{verdict:?}");
+    // As it came it cannot be optimised, and it is said where.
+    let options = without_intervals(&Options::default());
+    let told = Judge::new(&model, &rows, options, EngineOptions::default(), Some(&broken), &mut || false);
+    let told = told.map(drop).unwrap_err().to_string();
+    assert!(told.contains(" line ") && told.contains("not a number"), "{told}");
+}

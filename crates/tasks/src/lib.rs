@@ -36,6 +36,7 @@ mod source;
 mod squad;
 mod table;
 mod task;
+mod watched;
 
 pub use agreement::{Agreement, agreement, kl};
 pub use answer::{AnswerOptions, Found, best_span, choose};
@@ -56,3 +57,4 @@ pub use random::Random;
 pub use report::{Report, Value};
 pub use table::Columns;
 pub use task::{Split, Task};
+pub use watched::Watched;

@@ -10,13 +10,11 @@ use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Roundin
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{
-    Batch, CALIBRATION_FILE, Error, Executor, Model, Outputs, Plan, Tokenizer, Weights, check_replaceable,
-    replace_file, value_fingerprint,
+    CALIBRATION_FILE, Error, Model, Plan, Tokenizer, Weights, check_replaceable, replace_file, value_fingerprint,
 };
-use sparing_tasks::{Bootstrap, Dataset, Options, Value, evaluate};
+use sparing_tasks::{Bootstrap, Dataset, Options, Value, Watched, evaluate};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tokens that are evaluated together.
 const EVALUATION_TOKENS: usize = 4096;
@@ -291,22 +289,6 @@ fn fresh_note(fresh: &[String]) -> String {
     format!("these begin with fresh numbers: {}{more}", fresh[..fresh.len().min(SHOWN)].join(", "))
 }
 
-/// An executor that remembers whether something came out that is not a number.
-struct Watched<'a> {
-    executor: &'a BurnExecutor,
-    broken: AtomicBool,
-}
-
-impl Executor for Watched<'_> {
-    fn run(&self, batch: &Batch) -> Result<Outputs, Error> {
-        let outputs = self.executor.run(batch)?;
-        if outputs.sequences.iter().flatten().any(|x| x.is_nan()) {
-            self.broken.store(true, Ordering::Relaxed);
-        }
-        Ok(outputs)
-    }
-}
-
 /// Scores on the dev set.
 struct DevJudge<'a> {
     session: &'a Session<'a>,
@@ -333,11 +315,11 @@ impl Judge for DevJudge<'_> {
             asked |= !watch(&Event::Waiting);
             !asked
         };
-        let executor = Watched { executor: &executor, broken: AtomicBool::new(false) };
+        let executor = Watched::new(&executor);
         let report = evaluate(&executor, self.session.tokenizer, architecture, self.dev, &options, &mut step);
         match report {
             // Training may still bring a model back that has no bounds yet.
-            Err(_) if executor.broken.into_inner() => Ok(Some(Vec::new())),
+            Err(_) if executor.is_broken() => Ok(Some(Vec::new())),
             Ok(report) if report.complete => Ok(Some(report.values)),
             Ok(_) => Ok(None),
             Err(_) if asked => Ok(None),
@@ -350,33 +332,5 @@ impl Judge for DevJudge<'_> {
         let plan = self.session.plan()?;
         let extra: Vec<(&str, &[u8])> = plan.iter().map(|plan| (PLAN, plan.as_slice())).collect();
         self.session.prepared.write(&self.work.best(), parameters, &extra, None)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use burn::tensor::Device;
-    use sparing_model::{HeadChoice, LoadOptions, OwnedTensor, Sequence};
-
-    #[test]
-    fn what_is_not_a_number_is_noticed() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/bert-classify-text");
-        let mut model = Model::load_with(&path, &LoadOptions { head: Some(HeadChoice::Hidden) }).unwrap();
-        let name = model.architecture.embeddings.word.clone();
-        let table = model.weights.tensor(&name).unwrap();
-        let (shape, mut values) = (table.shape.to_vec(), vec![0.0; table.len()]);
-        table.read(0, &mut values);
-        values[50 * shape[1]] = f32::NAN;
-        model.weights = model.weights.replace(vec![OwnedTensor::f32(&name, &shape, &values)]).unwrap();
-        let executor = BurnExecutor::from_model(&model, &Device::flex()).unwrap();
-        let watched = Watched { executor: &executor, broken: AtomicBool::new(false) };
-        let ask = |ids: &[u32]| {
-            let sequences = vec![Sequence { ids: ids.to_vec(), ..Sequence::default() }];
-            watched.run(&Batch { sequences, ..Batch::default() }).unwrap();
-            watched.broken.load(Ordering::Relaxed)
-        };
-        assert!(!ask(&[2, 90, 3]));
-        assert!(ask(&[2, 50, 3]));
     }
 }

@@ -4,7 +4,7 @@ use crate::relative::{Buckets, Relative};
 use crate::values::Economy;
 use sparing_kernels::attention::ShareNetwork;
 use sparing_kernels::{Format, InputRounding, PackedMatrix, Team};
-use sparing_model::{Activations, Bias, Error, Integers, Linear, Matrix, Norm, NormKind, Weights};
+use sparing_model::{Activations, Bias, Error, Integers, Linear, Matrix, Norm, NormKind, Weights, not_finite};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -303,6 +303,7 @@ impl Request<'_> {
             }
             None => {
                 let mut floats = self.floats(weights)?;
+                self.check_finite(&floats)?;
                 for (row, scale) in floats.chunks_exact_mut(inputs.max(1)).zip(scales.into_iter().flatten()) {
                     row.iter_mut().for_each(|w| *w *= scale);
                 }
@@ -325,6 +326,19 @@ impl Request<'_> {
             release(weights, &linear.weight);
         }
         Ok(values)
+    }
+
+    /// Attention would take the largest of scores that are no numbers, and answer as if nothing were wrong.
+    fn check_finite(&self, floats: &[f32]) -> Result<(), Error> {
+        let mut rest = floats;
+        for (linear, _) in &self.parts {
+            let (own, others) = rest.split_at(linear.outputs * linear.inputs);
+            if own.iter().any(|weight| !weight.is_finite()) {
+                return Err(not_finite(&linear.weight.name()));
+            }
+            rest = others;
+        }
+        Ok(())
     }
 
     /// All maps as integers, stacked, if they are to be integers and are stored so.

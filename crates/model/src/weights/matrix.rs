@@ -145,6 +145,11 @@ impl Weights {
     }
 }
 
+/// The error for a tensor that holds an infinity or something that is not a number.
+pub fn not_finite(name: &str) -> Error {
+    Error::new(format!("tensor \"{name}\" holds a number that is not finite; fetch or export the model again"))
+}
+
 /// The error for a tensor whose shape is not what the architecture says.
 pub(crate) fn misshapen(name: &str, expected: &[usize], found: &[usize]) -> Error {
     Error::new(format!(

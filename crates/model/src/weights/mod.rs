@@ -17,6 +17,7 @@ pub(crate) use file::one_line;
 use file::{Bytes, Place};
 pub use matrix::Integers;
 pub(crate) use matrix::misshapen;
+pub use matrix::not_finite;
 pub use owned::OwnedTensor;
 pub(crate) use owned::serialise;
 pub use quantized::{Quantized, ScaleAxis, Scales};
@@ -149,17 +150,18 @@ impl Weights {
         Ok(Tensor { shape: &place.shape, dtype: place.dtype, bytes: &file[place.start..place.end], quantized })
     }
 
-    /// The first tensor with an infinity or something that is not a number in it.
-    pub fn not_finite(&self) -> Option<&str> {
+    /// An error if a tensor has an infinity or something that is not a number in it. Reads everything.
+    pub fn check_finite(&self) -> Result<(), Error> {
         let mut piece = vec![0f32; 1 << 14];
-        self.names().find(|name| {
+        let damaged = self.names().find(|name| {
             let Some(tensor) = self.tensor(name).ok().filter(Tensor::is_real) else { return false };
             (0..tensor.len()).step_by(piece.len()).any(|start| {
                 let piece = &mut piece[..(1 << 14).min(tensor.len() - start)];
                 tensor.read(start, piece);
                 piece.iter().any(|number| !number.is_finite())
             })
-        })
+        });
+        damaged.map_or(Ok(()), |name| Err(not_finite(name)))
     }
 
     /// A vector of this length in f32; an error if the tensor has another number of elements.
