@@ -1,7 +1,7 @@
 //! From a name on the command line to a model.
 
 use crate::failure::Failure;
-use crate::progress;
+use crate::{console, progress};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use sparing_model::{HeadChoice, LoadOptions, Model, OpenOptions, Transfer};
@@ -66,11 +66,20 @@ pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
     if let Some((_, last)) = shown {
         last.finish_and_clear();
     }
-    model.map_err(|e| {
+    let model = model.map_err(|e| {
         // Which model it is, where only its file is named.
         let failure = Failure::from(e);
         if failure.message().is_some_and(|message| message.contains(name)) { failure } else { failure.at(name) }
-    })
+    })?;
+    let left = model.architecture.layers_left_out(&model.weights);
+    if left > 0 {
+        let count = model.architecture.layers.len();
+        console::warning(&format!(
+            "{name}: config.json says {count} layer{}, the weights hold {left} more, which are not run",
+            if count == 1 { "" } else { "s" }
+        ));
+    }
+    Ok(model)
 }
 
 /// The same for work that takes long, or learns from what it reads: a number that is none would be found out late.

@@ -112,6 +112,8 @@ fn flags_that_make_no_sense() {
     usage(&["eval", &model, "--task", "sst2", "--split", "noon"], "noon");
     usage(&["bench", &model, "--batch", "1,,2"], "--batch");
     usage(&["bench", &model, "--length", "0"], "--length");
+    usage(&["bench", &model, "--batch", "1,1000000000", "--length", "8"], "--batch 1000000000");
+    usage(&["bench", "--shape", "minilm-l6", "--batch", "18446744073709551615"], "--batch");
     usage(&["bench", &model, "-o", "xml"], "xml");
     usage(&["bench", "--shape", "t-rex"], "t-rex");
     usage(&["inspect", &model, "--shape", "minilm-l6"], "--shape");

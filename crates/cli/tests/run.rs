@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{file, fixture, piped, sparing, with_vocabulary};
+use common::{copied, file, fixture, piped, sparing, with_vocabulary};
 use serde_json::Value;
 
 #[test]
@@ -246,4 +246,19 @@ fn weights_that_are_no_numbers_are_refused_before_they_are_swallowed() {
     let (_folder, model) = spoilt(&fixture("bert-mlm-text"), 7);
     let message = sparing(&["run", &model, "the [MASK] is good"]).error(1);
     assert!(message.contains("word_embeddings") && message.contains("not finite"), "{message}");
+}
+
+#[test]
+fn layers_that_the_configuration_leaves_out_are_told() {
+    let (_folder, model) = copied("bert-classify-text");
+    let path = std::path::Path::new(&model).join("config.json");
+    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(config["num_hidden_layers"], 2);
+    let ran = sparing(&["run", &model, "the film is good"]);
+    assert!(!ran.err.contains("layer"), "{}", ran.err);
+    config["num_hidden_layers"] = 1.into();
+    std::fs::write(&path, config.to_string()).unwrap();
+    let ran = sparing(&["run", &model, "the film is good"]);
+    assert!(ran.err.contains("says 1 layer, the weights hold 1 more"), "{}", ran.err);
+    assert!(ran.ok().contains('%'));
 }

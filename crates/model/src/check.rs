@@ -32,6 +32,17 @@ impl Architecture {
     }
 }
 
+impl Architecture {
+    /// How many layers the weights hold beyond those that are named here: what a copied or edited configuration leaves out in silence.
+    pub fn layers_left_out(&self, weights: &Weights) -> usize {
+        let Some(last) = self.layers.last() else { return 0 };
+        let (name, count) = (last.attention.output.weight.name(), self.layers.len());
+        // Layers that share their weights are not told apart by name.
+        let Some((before, after)) = name.split_once(&format!(".{}.", count - 1)) else { return 0 };
+        (count..).take_while(|number| weights.contains(&format!("{before}.{number}.{after}"))).count()
+    }
+}
+
 struct Check<'a>(&'a Weights);
 
 impl Check<'_> {

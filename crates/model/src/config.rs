@@ -4,12 +4,12 @@ use crate::weights::one_line;
 use crate::{Activation, Error};
 use serde_json::{Map, Value};
 
-/// The widest row accepted.
+/// The widest row accepted: a sum of so many products of a byte and a signed one still fits 32 bits.
 pub(crate) const MAX_WIDTH: usize = 1 << 16;
 /// The most layers accepted.
 pub(crate) const MAX_LAYERS: usize = 1 << 10;
 /// The most heads accepted.
-pub(crate) const MAX_HEADS: usize = 1 << 12;
+pub(crate) const MAX_HEADS: usize = 1 << 10;
 /// The most table rows (vocabulary, positions) accepted.
 pub(crate) const MAX_ROWS: usize = 1 << 24;
 

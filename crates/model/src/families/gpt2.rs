@@ -72,10 +72,16 @@ struct Shape {
 
 impl Shape {
     fn read(config: &Config, h: usize) -> Result<Shape, Error> {
+        let inner = config.size("n_inner", 4 * h, MAX_WIDTH)?;
+        if inner > MAX_WIDTH {
+            return Err(
+                config.refuse("n_inner", &format!("it would be {inner}, and {MAX_WIDTH} is the most supported"))
+            );
+        }
         Ok(Shape {
             hidden: h,
             heads: config.heads(config.pick(["n_head", "num_attention_heads"]), 12, h)?,
-            inner: config.size("n_inner", 4 * h, 4 * MAX_WIDTH)?,
+            inner,
             activation: config.activation("activation_function", "gelu_new")?,
             eps: config.epsilon("layer_norm_epsilon", 1e-5)?,
             scaled: config.flag("scale_attn_weights", true)?,

@@ -6,6 +6,9 @@ use super::names::{Names, linear};
 use crate::config::{Config, MAX_ROWS};
 use crate::*;
 
+/// The widest head whose global keys may stand alone.
+const MAX_HEAD_WIDTH: usize = 512;
+
 pub(super) fn architecture(
     config: &Config,
     choice: HeadChoice,
@@ -14,6 +17,10 @@ pub(super) fn architecture(
     let names = Names::new(has, "longformer.", WORD);
     let dims = Dims::read(config, BASE)?;
     let h = dims.hidden;
+    if h / dims.heads > MAX_HEAD_WIDTH {
+        let why = format!("heads of {} numbers are too wide, at most {MAX_HEAD_WIDTH} are supported", h / dims.heads);
+        return Err(config.refuse("num_attention_heads", &why));
+    }
     let mut head = match choice {
         HeadChoice::Hidden => heads::hidden(),
         HeadChoice::Sequence => two_layer_classifier(config, h, Activation::Tanh)?,

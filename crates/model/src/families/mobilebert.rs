@@ -38,7 +38,8 @@ pub(super) fn architecture(
         _ => return Err(heads::none("MobileBERT", choice)),
     };
     let normed = |name: &str, width, eps| Norm { kind, ..names.norm(name, width, eps) };
-    let width = config.size("embedding_size", 128, MAX_WIDTH)?;
+    // The words before and after may stand beside each.
+    let width = config.size("embedding_size", 128, MAX_WIDTH / 3)?;
     let mut embeddings = embeddings(config, &names, &dims, width, 0)?;
     embeddings.trigram = config.flag("trigram_input", true)?;
     embeddings.norm = Some(normed(&names.base("embeddings.LayerNorm"), h, TORCH_EPS));

@@ -144,12 +144,16 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     interrupt::watch();
     let model = args.model.open_for(&args.length)?;
     let lengths = lengths(&model.architecture, &args.length)?;
+    check_tokens(&args.batch, &lengths)?;
     let sweep = measure::Sweep::compile(args, &lengths, &model)?;
     let rows = sweep.measure(args.repeats, args.seed)?;
     let report = report::Report::new(args, rows);
     report.print(args.format)?;
     interrupt::check()
 }
+
+/// Tokens of the largest batch.
+const MOST_TOKENS: usize = 1 << 20;
 
 /// A batch of different inputs: ids `(i * 7919 + 13) mod 30000`, which all peers are given too.
 pub fn batch_of(architecture: &Architecture, batch: usize, length: usize, output: Output) -> Batch {
@@ -175,6 +179,17 @@ pub fn lengths(architecture: &Architecture, asked: &[usize]) -> Result<Vec<usize
     }
     asked.iter().try_for_each(|&length| check_length(architecture, length))?;
     Ok(asked.to_vec())
+}
+
+/// Refuses what no memory holds, before anything is compiled.
+fn check_tokens(batches: &[usize], lengths: &[usize]) -> Result<(), Failure> {
+    let largest = |numbers: &[usize]| numbers.iter().copied().max().unwrap_or(0);
+    let (batch, length) = (largest(batches), largest(lengths));
+    if batch.saturating_mul(length) > MOST_TOKENS {
+        let why = format!("with {length} tokens each, more than the {MOST_TOKENS} tokens that run at a time");
+        return Err(Failure::Usage(format!("--batch {batch}: {why}; give less of either")));
+    }
+    Ok(())
 }
 
 /// Refuses what the model cannot take, before anything is compiled.
