@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{file, fixture, sparing};
+use common::{copied, file, fixture, labelled, sparing};
 use serde_json::Value;
 
 const TABLE: &str = "text,label\na film,zero\nthe plot,one\na classic,two\nthey call her,zero\n";
@@ -79,6 +79,35 @@ fn precisions_are_compared() {
     assert!(int8["against"]["mean_kl"].as_f64().unwrap() < 0.1);
     let shown = sparing(&["eval", &model, "--data", &csv, "--precision", "int8", "--against", "f32"]).ok();
     assert!(shown.contains("int8 against f32") && shown.contains("same top answer"), "{shown}");
+}
+
+#[test]
+fn models_are_compared() {
+    let (_table, data) = labelled(&fixture("bert-classify-text"), 60);
+    let (_folder, shallow) = copied("bert-classify-text");
+    let config = std::path::Path::new(&shallow).join("config.json");
+    let two = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, two.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1")).unwrap();
+    let deep = fixture("bert-classify-text");
+    let eval = |model: &str, more: &[&str]| sparing(&[&["eval", model, "--data", &data][..], more].concat());
+    let scores =
+        [&deep, &shallow].map(|model| eval(model, &["--json"]).json()["metrics"][0]["value"].as_f64().unwrap());
+    assert!(scores[0] > scores[1], "labels are what the whole model says: {scores:?}");
+    let found = eval(&shallow, &["--against", &deep, "--json"]).json();
+    let one = &found["against"]["comparisons"][0];
+    assert_eq!([&one["first"], &one["second"]].map(|x| x.as_f64().unwrap()), scores);
+    assert_eq!((&one["mcnemar"]["only_second"], &found["against"]["complete"]), (&0.into(), &true.into()));
+    assert!(one["interval"]["high"].as_f64().unwrap() < 0.0, "{one}");
+    let shown = eval(&shallow, &["--against", &deep]).ok();
+    assert!(shown.contains("against bert-classify-text (f32), 60 examples"), "{shown}");
+    assert!(shown.contains("right here alone: 0, there alone"), "{shown}");
+
+    let told = eval(&deep, &["--against", "no-such-place"]).error(1);
+    assert!(told.contains("no-such-place"), "{told}");
+    let told = eval(&deep, &["--against", &fixture("bert-answer-text")]).error(1);
+    assert!(told.contains("another kind of head"), "{told}");
+    let told = eval(&deep, &["--against", "builtin"]).error(1);
+    assert!(told.contains("--against builtin: has 2 labels, where there are 3 here"), "{told}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `sparing eval`: how well a model does a task, with what certainty and at what speed.
 
+mod against;
 mod certified;
 mod certify;
 mod guess;
@@ -7,19 +8,20 @@ mod predictions;
 mod report;
 mod running;
 
-use crate::args::{ColumnArgs, MachineArgs, ModelArgs, PrecisionArg, positive, split, task};
+use crate::args::{ColumnArgs, MachineArgs, ModelArgs, positive, split, task};
 use crate::attention::AttentionArgs;
 use crate::console::{self, Out};
 use crate::failure::Failure;
 use crate::load::{self, BUILTIN};
 use crate::{interrupt, progress};
+use against::{Against, Rival};
 use certify::CertifyArgs;
 use clap::Args;
 use report::Summary;
 use running::Running;
 use sparing_engine::Engine;
-use sparing_model::{AttentionPlan, Executor, Model};
-use sparing_tasks::{Agreement, Bootstrap, Dataset, Options, Progress, Report, Select, Split, Task};
+use sparing_model::{Executor, Model};
+use sparing_tasks::{Bootstrap, Dataset, Options, Progress, Report, Select, Split, Task};
 use std::path::PathBuf;
 
 /// Scores a model on a task: metrics with intervals, speed, agreement with the exact model
@@ -34,6 +36,7 @@ Examples:
   sparing eval MODEL --task mrpc --data glue/MRPC   the task's folder, or the one above it
   sparing eval MODEL --data mine.csv --text review --label stars
   sparing eval MODEL --task sst2 --precision int8 --against f32
+  sparing eval optimized --data mine.csv --against MODEL            is the cheaper one as good on other rows?
   sparing eval MODEL --task sst2 --attention graded:0.4             values where they matter
   sparing eval MODEL --task sst2 --precision int8 --certify 0.99    exact where int8 is unsure
   sparing eval MODEL --task squad --data dev-v1.1.json --limit 500 --predictions answers.jsonl")]
@@ -68,9 +71,9 @@ pub struct EvalArgs {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Also compare every answer with this precision's: f32 is the exact model
-    #[arg(long, value_enum, value_name = "PRECISION")]
-    against: Option<PrecisionArg>,
+    /// Also compare with this precision's answers (f32 is the exact model), or with another model: are its scores better, or is it luck?
+    #[arg(long, value_name = "PRECISION|MODEL", value_parser = against::rival)]
+    against: Option<Rival>,
 
     /// Write what came of every example, one JSON object per line
     #[arg(long, value_name = "FILE")]
@@ -119,12 +122,14 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
     let engine = Engine::compile(&model, &args.attention.apply(args.machine.options(), &model)?)?;
     let options = options(args);
     let report = score(args, &engine, &model, &dataset, &options)?;
-    let agreement = match args.against {
-        Some(precision) if report.complete => Some(agreement(args, &model, &engine, &dataset, precision, &options)?),
+    let against = match &args.against {
+        Some(rival) if report.complete => {
+            Some(Against::ask(rival, args, (&model, &engine), &dataset, &report, &options)?)
+        }
         _ => None,
     };
-    let complete = report.complete && agreement.as_ref().is_none_or(|(_, a)| a.complete);
-    let summary = Summary::new(name(args), &dataset, &engine, report, agreement);
+    let complete = report.complete && against.as_ref().is_none_or(Against::is_complete);
+    let summary = Summary::new(name(args), &dataset, &engine, report, against);
     show(args, &summary, complete)
 }
 
@@ -191,26 +196,6 @@ fn options(args: &EvalArgs) -> Options {
         stride: args.stride,
         ..Options::default()
     }
-}
-
-/// Compares the engine with one of another precision, example by example.
-fn agreement(
-    args: &EvalArgs,
-    model: &Model,
-    engine: &Engine,
-    dataset: &Dataset,
-    precision: PrecisionArg,
-    options: &Options,
-) -> Result<(&'static str, Agreement), Failure> {
-    let other = MachineArgs { precision: Some(precision), ..args.machine };
-    let attention = Some(AttentionPlan::default());
-    let exact = Engine::compile(model, &sparing_engine::Options { attention, ..other.options() })?;
-    let encoder = model.tokenizer()?;
-    let mut watch = Watch::new(dataset.examples.len());
-    let mut step = |p: &Progress| watch.step(p, "agreement, ");
-    let found = sparing_tasks::agreement(&exact, engine, encoder, &model.architecture, dataset, options, &mut step);
-    watch.end();
-    Ok((exact.precision().name(), found.map_err(interrupt::told)?))
 }
 
 /// A progress bar that also listens to Ctrl-C.

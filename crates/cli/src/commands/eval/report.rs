@@ -1,5 +1,6 @@
 //! The result of an evaluation, as a table and as JSON.
 
+use super::against::Against;
 use super::certified::Certified;
 use crate::attention::describe;
 use crate::console::Out;
@@ -7,7 +8,7 @@ use crate::failure::Failure;
 use crate::table::{self, Align, Table, count, seconds};
 use serde::Serialize;
 use sparing_engine::Engine;
-use sparing_tasks::{Agreement, Dataset, Interval, Report, Task, Value};
+use sparing_tasks::{Dataset, Interval, Report, Task, Value};
 
 /// Everything but the single examples.
 #[derive(Debug, Serialize)]
@@ -80,22 +81,9 @@ struct Score {
     shown: [String; 2],
 }
 
-#[derive(Debug, Serialize)]
-struct Against {
-    precision: &'static str,
-    #[serde(flatten)]
-    agreement: Agreement,
-}
-
 impl Summary {
     /// Sums up.
-    pub fn new(
-        model: String,
-        dataset: &Dataset,
-        engine: &Engine,
-        report: Report,
-        agreement: Option<(&'static str, Agreement)>,
-    ) -> Summary {
+    pub fn new(model: String, dataset: &Dataset, engine: &Engine, report: Report, against: Option<Against>) -> Summary {
         // Windows of one text are one example.
         let mut examples = report.examples.clone();
         examples.dedup();
@@ -118,7 +106,7 @@ impl Summary {
             threads: engine.threads(),
             isa: sparing_kernels::isa::active().name(),
             attention: Attention::new(engine),
-            against: agreement.map(|(precision, agreement)| Against { precision, agreement }),
+            against,
             certified: None,
         }
     }
@@ -165,33 +153,6 @@ impl Summary {
     }
 }
 
-impl Against {
-    fn print(&self, precision: &str, out: &mut Out) -> Result<(), Failure> {
-        let a = &self.agreement;
-        let partial = if a.complete { "" } else { " (PARTIAL: interrupted)" };
-        out.line("")?;
-        out.line(&out.paint.strong(&format!("{precision} against {}, {} answers{partial}", self.precision, a.n)))?;
-        let mut table = Table::new(&[("agreement", Align::Left), ("", Align::Right)]);
-        let mut row = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                table.row([name.to_string(), value]);
-            }
-        };
-        row("same top answer", a.same_top.map(|s| format!("{:.2}%", s * 100.0)));
-        row("mean KL divergence (nats)", a.mean_kl.map(small));
-        row("99% of KL divergences below", a.kl_99.map(small));
-        row("mean cosine", a.mean_cosine.map(|c| format!("{c:.6}")));
-        row("largest difference of an output", Some(small(a.max_abs_difference)));
-        row("mean difference of an output", Some(small(a.mean_abs_difference)));
-        out.text(&table.text(out.paint))
-    }
-}
-
-/// Three significant digits, however small.
-fn small(x: f64) -> String {
-    if x == 0.0 || (0.001..1e6).contains(&x.abs()) { format!("{x:.4}") } else { format!("{x:.2e}") }
-}
-
 fn score(value: &Value) -> Score {
     let share = value.metric.is_share();
     let number = |x: f64| if share { format!("{:.2}%", x * 100.0) } else { format!("{x:.4}") };
@@ -205,17 +166,5 @@ fn score(value: &Value) -> Score {
         low: value.interval.map(|i| i.low),
         high: value.interval.map(|i| i.high),
         shown: [number(value.value), value.interval.map(range).unwrap_or_default()],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_numbers_keep_their_digits() {
-        assert_eq!(small(0.000_012_3), "1.23e-5");
-        assert_eq!(small(0.25), "0.2500");
-        assert_eq!(small(0.0), "0.0000");
     }
 }
