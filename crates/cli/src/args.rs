@@ -210,13 +210,24 @@ pub struct ColumnArgs {
     /// Column of your table that holds the label
     #[arg(long, value_name = "COLUMN", conflicts_with = "task")]
     label: Option<String>,
+
+    /// What your table calls a label and what the model does, where they differ: 0=positive,1=negative
+    #[arg(long, value_name = "THEIRS=MODEL'S", value_delimiter = ',', value_parser = renamed, conflicts_with = "task")]
+    labels: Vec<(String, String)>,
 }
 
 impl ColumnArgs {
     /// For the reader of tables.
     pub fn columns(&self) -> Columns {
-        Columns { label: self.label.clone(), ..self.texts.columns() }
+        Columns { label: self.label.clone(), renamed: self.labels.clone(), ..self.texts.columns() }
     }
+}
+
+/// Two names of a label.
+fn renamed(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(old, new)| !old.trim().is_empty() && !new.trim().is_empty());
+    let (old, new) = parts.ok_or("a pair is expected: the table's name, =, the model's")?;
+    Ok((old.trim().into(), new.trim().into()))
 }
 
 /// A task by its name.

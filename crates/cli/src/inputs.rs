@@ -81,7 +81,8 @@ impl Inputs {
     }
 
     fn from_table(path: &Path, text: Option<&str>, pair: Option<&str>) -> Result<Inputs, Failure> {
-        let columns = Columns { text: text.map(Into::into), pair: pair.map(Into::into), label: None, texts_only: true };
+        let named = Columns { text: text.map(Into::into), pair: pair.map(Into::into), ..Columns::default() };
+        let columns = Columns { texts_only: true, ..named };
         let table = Dataset::table(path, &columns, &Select::default())?;
         if text.is_none() {
             table.notes.iter().for_each(|note| console::note(note));

@@ -82,6 +82,30 @@ fn precisions_are_compared() {
 }
 
 #[test]
+fn labels_of_other_names_are_renamed() {
+    let model = fixture("bert-classify-text");
+    let eval = |table: &str, more: &[&str]| {
+        let (_folder, csv) = file("mine.csv", table);
+        sparing(&[&["eval", &model, "--data", &csv, "--json"][..], more].concat())
+    };
+    let mut own = eval(TABLE, &[]).json();
+    let theirs = TABLE.replace("zero", "2").replace("one", "good").replace("two", "0");
+    let mut renamed = eval(&theirs, &["--labels", "2=zero,good=one,0=two"]).json();
+    assert_eq!(own["metrics"].take(), renamed["metrics"].take());
+    let told = eval(&theirs, &[]).error(1);
+    assert!(
+        told.contains("\"good\" is not one of the model's 3") && told.contains("--labels theirs=model's"),
+        "{told}"
+    );
+    let told = eval(&theirs, &["--labels", "good=best"]).error(1);
+    assert!(told.contains("\"best\" is not one of the model's 3"), "{told}");
+    let told = eval(TABLE, &["--labels", "good=one"]).error(1);
+    assert!(told.contains("mine.csv: no row has any of the labels") && told.contains("(good)"), "{told}");
+    let ran = eval(TABLE, &["--labels", "good"]);
+    assert!(ran.code == 2 && ran.err.contains("a pair is expected"), "{}", ran.err);
+}
+
+#[test]
 fn models_are_compared() {
     let (_table, data) = labelled(&fixture("bert-classify-text"), 60);
     let (_folder, shallow) = copied("bert-classify-text");

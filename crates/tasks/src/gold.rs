@@ -160,7 +160,8 @@ impl Names {
     fn unknown(&self, text: &str) -> String {
         let Names { order, shown, .. } = self;
         let (label, count) = (short(text), order.len());
-        let accepted = "names in any case, LABEL_n and numbers from 0 are understood";
+        let accepted =
+            "names in any case, LABEL_n and numbers from 0 are understood, others with --labels theirs=model's";
         format!("label {label} is not one of the model's {count} ({shown}); {accepted}")
     }
 }
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(
             classes(Task::Own, &["0", "great"], &["bad", "good"]).unwrap_err(),
             "f.csv line 3, column label: label \"great\" is not one of the model's 2 (bad, good); \
-             names in any case, LABEL_n and numbers from 0 are understood"
+             names in any case, LABEL_n and numbers from 0 are understood, others with --labels theirs=model's"
         );
         assert!(classes(Task::Own, &["2"], &["bad", "good"]).is_err());
         assert!(classes(Task::Own, &["-1"], &["bad", "good"]).is_err());

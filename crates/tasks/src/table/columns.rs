@@ -12,6 +12,8 @@ pub struct Columns {
     pub pair: Option<String>,
     /// The label.
     pub label: Option<String>,
+    /// What the table calls a label, and what the model does.
+    pub renamed: Vec<(String, String)>,
     /// Labels are nobody's business: none is looked for.
     pub texts_only: bool,
 }
@@ -139,7 +141,7 @@ fn guess_texts(
     }
     let length = |column: usize| -> usize {
         let rows = table.rows.iter().take(100);
-        rows.map(|row| match &row.cells[column] {
+        rows.map(|row| match row.cell(column) {
             Cell::Text(text) => text.len(),
             _ => 0,
         })
@@ -170,7 +172,7 @@ mod tests {
     fn guess(columns: &[&str], cells: &[&str]) -> (String, Option<String>, Option<String>, String) {
         let table = Table {
             columns: columns.iter().map(|c| c.to_string()).collect(),
-            rows: vec![Row { line: 2, cells: cells.iter().map(|c| Cell::Text(c.to_string())).collect() }],
+            rows: vec![Row::new(2, cells.iter().map(|c| Cell::Text(c.to_string())).collect())],
             ..Table::default()
         };
         let mut notes = Vec::new();

@@ -28,5 +28,9 @@ fn question(dataset: &Dataset, labels: &[String]) -> String {
         return "is --label the right column?".into();
     }
     let numbers: Vec<String> = (0..labels.len()).map(|number| number.to_string()).collect();
-    format!("is --label the right column, and are {} the model's {}?", numbers.join(", "), labels.join(", "))
+    let (numbers, names) = (numbers.join(", "), labels.join(", "));
+    format!(
+        "is --label the right column, and are {numbers} the model's {names}? (--labels 0={}, … says otherwise)",
+        labels.last().map_or("", String::as_str)
+    )
 }

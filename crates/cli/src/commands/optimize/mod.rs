@@ -274,7 +274,7 @@ fn has_something_to_keep(work: &searching::Work<'_>, data: &data::Data) -> Resul
         _ => return Ok(()),
     };
     let (source, name) = (&data.search.source, metric.name());
-    let why = "there is nothing to keep; do its labels and these belong together, and are --text and --label right?";
+    let why = "there is nothing to keep; do its labels and these belong together (else --labels theirs=its), and are --text and --label right?";
     Err(Failure::new(format!("{source}: the model as it came has {name} {score:.4} on searched rows{beside}: {why}")))
 }
 
