@@ -18,6 +18,7 @@ mod models;
 mod queue;
 mod server;
 mod settings;
+mod stall;
 mod state;
 mod timing;
 mod watch;

@@ -3,6 +3,7 @@
 use crate::api;
 use crate::queue;
 use crate::settings::Settings;
+use crate::stall::Impatient;
 use crate::state::App;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -11,6 +12,7 @@ use sparing_model::Error;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -86,6 +88,7 @@ struct Connections {
     http: hyper::server::conn::http1::Builder,
     graceful: GracefulShutdown,
     room: Arc<Semaphore>,
+    stall: Duration,
 }
 
 impl Connections {
@@ -93,7 +96,8 @@ impl Connections {
         let limits = &app.settings.limits;
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_headers(HEADERS.0).max_buf_size(HEADERS.1);
-        Connections { http, graceful: GracefulShutdown::new(), room: Arc::new(Semaphore::new(limits.connections)) }
+        let room = Arc::new(Semaphore::new(limits.connections));
+        Connections { http, graceful: GracefulShutdown::new(), room, stall: limits.stall }
     }
 
     /// Accepts connections for ever; with too many open, new ones wait at the door.
@@ -104,13 +108,14 @@ impl Connections {
                 Ok((stream, _)) => stream,
                 // A client that left again, or no file handles: others may do better in a moment.
                 Err(_) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 }
             };
             let _ = stream.set_nodelay(true);
             let service = TowerToHyperService::new(router.clone());
-            let connection = self.graceful.watch(self.http.serve_connection(TokioIo::new(stream), service));
+            let stream = TokioIo::new(Impatient::new(stream, self.stall));
+            let connection = self.graceful.watch(self.http.serve_connection(stream, service));
             tokio::spawn(async move {
                 // A connection that breaks concerns nobody but its client.
                 let _ = connection.await;
@@ -120,7 +125,7 @@ impl Connections {
     }
 
     /// Lets requests that were taken end, for a while.
-    async fn finish(self, farewell: std::time::Duration) {
+    async fn finish(self, farewell: Duration) {
         let _ = tokio::time::timeout(farewell, self.graceful.shutdown()).await;
     }
 }

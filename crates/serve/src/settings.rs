@@ -58,6 +58,8 @@ pub struct Limits {
     pub patience: Duration,
     /// For headers to arrive on an open connection, since it was opened or last used.
     pub idle: Duration,
+    /// For a client to take some more of its answer, while more waits than the kernel holds.
+    pub stall: Duration,
     /// Open connections.
     pub connections: usize,
     /// Plans per model that are kept ready for requests with a dial of their own.
@@ -78,6 +80,7 @@ impl Default for Limits {
             timeout: Duration::from_secs(30),
             patience: Duration::from_secs(10),
             idle: Duration::from_secs(75),
+            stall: Duration::from_secs(30),
             connections: 4096,
             plans: 8,
             farewell: Duration::from_secs(30),

@@ -15,11 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sparing_engine::GenerateOptions;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-/// Tokens that may wait for a slow reader.
-const AHEAD: usize = 32;
-/// The most new tokens of a request.
+/// The most new tokens of a request, all of which may wait for a slow reader.
 const MOST: usize = 4096;
 
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -68,9 +66,10 @@ async fn generate(State(app): State<Arc<App>>, Json(request): Json<Request>) -> 
     let encoded = served.tokenizer.encode(&request.inputs, None, None);
     let encoded = encoded.map_err(|e| Refusal::new(Kind::Tokenizer, e.to_string()))?;
     app.metrics.request("single");
-    let room = app.admit(1)?;
-    let (tell, mut news) = mpsc::channel(AHEAD);
-    let generating = app.generating.clone();
+    let room = Arc::new(app.admit(1)?);
+    // Without a bound, or a reader who takes nothing would hold everybody's turn.
+    let (tell, mut news) = mpsc::unbounded_channel();
+    let (generating, working) = (app.generating.clone(), room.clone());
     tokio::spawn(async move {
         // One text at a time; whoever leaves while waiting is skipped.
         let Ok(turn) = generating.acquire_owned().await else { return };
@@ -78,10 +77,10 @@ async fn generate(State(app): State<Arc<App>>, Json(request): Json<Request>) -> 
             let work = move || write(&served, &encoded.sequence.ids, &options, &tell);
             let _ = tokio::task::spawn_blocking(work).await;
         }
-        drop((turn, room));
+        drop((turn, working));
     });
     if request.stream {
-        return Ok(events(news));
+        return Ok(events(Events { news, _room: room }));
     }
     while let Some(one) = news.recv().await {
         match one {
@@ -97,7 +96,7 @@ async fn generate(State(app): State<Arc<App>>, Json(request): Json<Request>) -> 
 }
 
 /// Generates until the end, or until nobody listens any more.
-fn write(served: &Served, prompt: &[u32], options: &GenerateOptions, tell: &mpsc::Sender<News>) {
+fn write(served: &Served, prompt: &[u32], options: &GenerateOptions, tell: &mpsc::UnboundedSender<News>) {
     let mut decode = served.tokenizer.stream(true);
     let mut text = String::new();
     let mut failed = None;
@@ -105,7 +104,7 @@ fn write(served: &Served, prompt: &[u32], options: &GenerateOptions, tell: &mpsc
         Ok(piece) => {
             let piece = piece.unwrap_or_default();
             text += &piece;
-            tell.blocking_send(News::Token { id, text: piece }).is_ok()
+            tell.send(News::Token { id, text: piece }).is_ok()
         }
         Err(error) => {
             failed = Some(error);
@@ -120,13 +119,12 @@ fn write(served: &Served, prompt: &[u32], options: &GenerateOptions, tell: &mpsc
         (Err(error), _) | (_, Some(error)) => News::Failed(Refusal::backend(error.to_string())),
     };
     // Nobody is left to tell if the client is gone.
-    let _ = tell.blocking_send(last);
+    let _ = tell.send(last);
 }
 
 /// The news as server-sent events.
-fn events(news: mpsc::Receiver<News>) -> Response {
-    let body = Body::from_stream(Events { news });
-    let mut response = body.into_response();
+fn events(events: Events) -> Response {
+    let mut response = Body::from_stream(events).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -134,7 +132,9 @@ fn events(news: mpsc::Receiver<News>) -> Response {
 }
 
 struct Events {
-    news: mpsc::Receiver<News>,
+    news: mpsc::UnboundedReceiver<News>,
+    /// Kept until all is taken: so there are only so many streams whose tokens wait in memory.
+    _room: Arc<OwnedSemaphorePermit>,
 }
 
 impl futures_core::Stream for Events {
@@ -188,5 +188,60 @@ impl Parameters {
             seed: self.seed.unwrap_or(0),
             stop: served.tokenizer.end_id().into_iter().collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Limits, LogStyle, Settings, Source};
+    use std::time::Duration;
+
+    fn app() -> Arc<App> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/tests/fixtures/gpt2-causal-text");
+        let source = Source {
+            name: "gpt2".to_string(),
+            origin: path.to_string(),
+            directory: None,
+            open: Arc::new(move || sparing_model::Model::load(path.as_ref())),
+            precision: None,
+            attention: None,
+            pooling: None,
+        };
+        let app = App::new(Settings {
+            address: ([127, 0, 0, 1], 0).into(),
+            models: vec![source],
+            threads: 1,
+            limits: Limits { concurrent: 2, client_batch: 1, ..Limits::default() },
+            auto_truncate: true,
+            api_key: None,
+            log: LogStyle::Off,
+        });
+        app.load().unwrap();
+        Arc::new(app)
+    }
+
+    async fn ask(app: &Arc<App>, stream: bool) -> Response {
+        let request = json!({"inputs": "the", "parameters": {"max_new_tokens": 64}, "stream": stream});
+        let answer = generate(State(app.clone()), Json(serde_json::from_value(request).unwrap()));
+        let answer = tokio::time::timeout(Duration::from_secs(20), answer).await;
+        answer.expect("it waits for its turn").unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_reads_holds_its_room_and_nobodys_turn() {
+        let app = app();
+        let unread = ask(&app, true).await;
+        let whole = ask(&app, false).await;
+        let whole = axum::body::to_bytes(whole.into_body(), 1 << 20).await.unwrap();
+        let whole: Value = serde_json::from_slice(&whole).unwrap();
+        // As much as the model can: more than any channel of a few tokens would take.
+        assert!(whole["details"]["generated_tokens"].as_u64() > Some(35), "{whole}");
+        let turn = app.generating.clone().acquire_owned().await;
+        assert!(app.admit(2).is_err());
+        drop((turn, unread));
+        while app.admit(2).is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
