@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, file, finish, fixture, piped, sparing, with_vocabulary};
+use common::{command, copied, file, finish, fixture, piped, sparing, with_vocabulary};
 
 #[test]
 fn models_that_are_not_there_or_not_whole() {
@@ -23,6 +23,26 @@ fn models_that_are_not_there_or_not_whole() {
     assert!(sparing(&["run", &broken, "x"]).error(1).contains("model.safetensors"));
     let no_tokenizer = sparing(&["run", &fixture("bert-classify"), "x"]).error(1);
     assert!(no_tokenizer.contains("holds no tokenizer"), "{no_tokenizer}");
+}
+
+/// The library that reads tokenizers panics on these; nobody is to see that.
+#[test]
+fn tokenizers_at_odds_with_themselves() {
+    let definition = |normalizer: &str, splitter: &str| {
+        format!(
+            "{{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": {normalizer}, \
+             \"pre_tokenizer\": {splitter}, \"post_processor\": null, \"decoder\": null, \"model\": {{\"type\": \
+             \"WordLevel\", \"unk_token\": \"x\", \"vocab\": {{\"x\": 0}}}}}}"
+        )
+    };
+    let table = "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAA\"}";
+    let lengths = "{\"type\": \"FixedLength\", \"length\": 0}";
+    for (text, why) in [(definition(table, "null"), "charsmap"), (definition("null", lengths), "chunk size")] {
+        let (_folder, model) = copied("bert-classify-text");
+        std::fs::write(format!("{model}/tokenizer.json"), text).unwrap();
+        let message = sparing(&["run", &model, "a film"]).error(1);
+        assert!(message.contains(&format!("{model}/tokenizer.json: damaged")) && message.contains(why), "{message}");
+    }
 }
 
 #[test]

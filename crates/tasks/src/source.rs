@@ -3,10 +3,15 @@
 use flate2::bufread::MultiGzDecoder;
 use sparing_model::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Opens a file for reading; `.gz` is unpacked on the way.
+/// Unpacked bytes that a file may have however small it is. Short rows take some thirty times as much in memory.
+const ALWAYS: u64 = 1 << 26;
+/// Times its size that a larger one may unpack to: text packs to a third or a tenth, and a bomb to a thousandth.
+const MOST_TIMES: u64 = 25;
+
+/// Opens a file for reading; `.gz` is unpacked on the way, up to what a text of its size can be.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     let file = File::open(path).map_err(|e| cannot_read(path, &e))?;
     if path.is_dir() {
@@ -17,9 +22,43 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
         return Err(Error::new(format!("{}: .zst files are not read; unpack it first (zstd -d)", path.display())));
     }
     if extension(path) == Some("gz".into()) {
-        return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(reader))));
+        let packed = path.metadata().map_or(0, |metadata| metadata.len());
+        let unpacked = Bounded::new(MultiGzDecoder::new(reader), most_unpacked(packed, ALWAYS));
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, unpacked)));
     }
     Ok(Box::new(reader))
+}
+
+/// What a file of so many bytes may unpack to; `always` is granted to any.
+pub(crate) fn most_unpacked(packed: u64, always: u64) -> u64 {
+    packed.saturating_mul(MOST_TIMES).max(always)
+}
+
+/// A reader that fails once it has given more than a bound.
+struct Bounded<R> {
+    reader: R,
+    most: u64,
+    given: u64,
+}
+
+impl<R: Read> Bounded<R> {
+    fn new(reader: R, most: u64) -> Self {
+        Bounded { reader, most, given: 0 }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.given += read as u64;
+        if self.given > self.most {
+            return Err(io::Error::other(format!(
+                "it unpacks to more than {} MB, which no text of its size does; if it is right, unpack it first (gunzip)",
+                self.most / 1_000_000
+            )));
+        }
+        Ok(read)
+    }
 }
 
 /// The last extension in lower case.
@@ -139,5 +178,34 @@ mod tests {
         let last = Lines::open(&path).unwrap().find(|l| l.is_err());
         assert!(last.unwrap().unwrap_err().to_string().contains("cannot read"));
         assert!(open(&folder.path().join("none")).err().unwrap().to_string().contains("cannot read"));
+    }
+
+    #[test]
+    fn what_unpacks_without_end_is_refused() {
+        let bounded = |most| {
+            let mut gz = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+            gz.write_all(&b"a line\n".repeat(3_000_000 / 7)).unwrap();
+            let unpacked = Bounded::new(MultiGzDecoder::new(Cursor::new(gz.finish().unwrap())), most);
+            Lines::new("t.gz".into(), Box::new(BufReader::new(unpacked))).find_map(Result::err)
+        };
+        assert!(bounded(3_000_000).is_none());
+        let told = bounded(2_000_000).unwrap().to_string();
+        assert!(
+            told.starts_with("t.gz line 28") && told.contains("more than 2 MB") && told.contains("gunzip"),
+            "{told}"
+        );
+        assert_eq!((most_unpacked(9, 1000), most_unpacked(100, 1000)), (1000, 2500));
+    }
+
+    /// A tenth of a megabyte that would be 90.
+    #[test]
+    fn a_bomb_on_disk_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv.gz");
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        gz.write_all(&[b'a'; 30_000_000]).unwrap();
+        std::fs::write(&path, gz.finish().unwrap().repeat(3)).unwrap();
+        let told = io::copy(&mut open(&path).unwrap(), &mut io::sink()).unwrap_err().to_string();
+        assert!(told.contains("it unpacks to more than 67 MB"), "{told}");
     }
 }

@@ -6,6 +6,7 @@
 //! A long text is not tokenised whole only to be cut: as much of its beginning is taken as certainly fills the
 //! sequence, up to a space, and more only if that was not enough. A text without any space is cut inside its one word.
 
+use super::guard::guarded;
 use super::{Encoded, Tokenizer};
 use crate::weights::one_line;
 use crate::{Error, Sequence};
@@ -86,7 +87,7 @@ impl Tokenizer {
 
     /// The tokens of a text without special ones.
     fn raw(&self, text: &str) -> Result<Encoding, Error> {
-        self.inner.encode(text, false).map_err(failed)
+        guarded(&self.file, || self.inner.encode(text, false).map_err(failed))
     }
 
     /// At least `wanted` + 1 tokens of the text's beginning, or all there are; and whether text was left out.
@@ -105,7 +106,7 @@ impl Tokenizer {
     /// Adds special tokens and types.
     fn finish(&self, first: Encoding, second: Option<Encoding>, truncated: bool) -> Result<Encoded, Error> {
         let encoding = match &self.processor {
-            Some(processor) => processor.process(first, second, true).map_err(failed)?,
+            Some(processor) => guarded(&self.file, || processor.process(first, second, true).map_err(failed))?,
             None => {
                 let mut parts = vec![first];
                 parts.extend(second);
@@ -161,7 +162,7 @@ fn prefix(text: &str, characters: usize) -> &str {
     }
 }
 
-fn failed(e: tokenizers::Error) -> Error {
+pub(super) fn failed(e: tokenizers::Error) -> Error {
     Error::new(format!("cannot tokenise: {}", one_line(&e.to_string())))
 }
 

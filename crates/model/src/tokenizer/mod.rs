@@ -2,12 +2,16 @@
 
 mod build;
 mod encode;
+mod growth;
+mod guard;
+mod processor;
 mod special;
 
 use crate::directory::Directory;
 use crate::weights::one_line;
 use crate::{Architecture, Error, Family, Sequence};
 pub(crate) use build::definition;
+use guard::guarded;
 use special::Special;
 use tokenizers::PostProcessorWrapper;
 
@@ -20,6 +24,8 @@ pub struct Tokenizer {
     /// Without its post-processor, so that texts can be cut between tokenising and adding special tokens.
     inner: tokenizers::Tokenizer,
     processor: Option<PostProcessorWrapper>,
+    /// What errors call the file it is from.
+    file: String,
     special: Special,
     /// Token types a sequence may have; `None`: sequences get none. XLNet only compares them, any number will do.
     types: Option<usize>,
@@ -46,12 +52,20 @@ impl Tokenizer {
     /// table does not have.
     pub(crate) fn read(directory: &Directory, architecture: &Architecture) -> Result<Option<Tokenizer>, Error> {
         let Some(definition) = definition(directory, architecture.family)? else { return Ok(None) };
-        let mut inner = tokenizers::Tokenizer::from_bytes(&definition).map_err(|e| {
-            Error::new(format!("tokenizer.json: not a tokenizer this version reads ({})", one_line(&e.to_string())))
+        let names = ["tokenizer.json", "vocab.txt", "vocab.json"];
+        let file = directory.label(names.into_iter().find(|name| directory.holds(name)).unwrap_or(names[0]));
+        let mut inner = guarded(&file, || {
+            tokenizers::Tokenizer::from_bytes(&definition).map_err(|e| {
+                Error::new(format!("{file}: not a tokenizer this version reads ({})", one_line(&e.to_string())))
+            })
         })?;
+        growth::check(&inner, &file)?;
         let processor = inner.get_post_processor().cloned();
+        if let Some(processor) = &processor {
+            processor::check(processor, &file)?;
+        }
         inner.with_post_processor(None::<PostProcessorWrapper>).with_padding(None);
-        inner.with_truncation(None).map_err(|e| Error::new(one_line(&e.to_string())))?;
+        inner.with_truncation(None).map_err(|e| Error::new(format!("{file}: {}", one_line(&e.to_string()))))?;
 
         let rows = architecture.embeddings.vocabulary;
         if let Some((token, id)) = inner.get_vocab(true).into_iter().max_by_key(|(_, id)| *id)
@@ -69,7 +83,7 @@ impl Tokenizer {
         };
         let special = Special::read(directory, &inner)?;
         let max_tokens = [architecture.max_tokens, special.max_tokens].into_iter().flatten().min();
-        Ok(Some(Tokenizer { inner, processor, special, types, max_tokens }))
+        Ok(Some(Tokenizer { inner, processor, file, special, types, max_tokens }))
     }
 
     /// The longest sequence, special tokens included, that texts are cut to by default: the smallest of what the
@@ -125,15 +139,17 @@ impl Tokenizer {
 
     /// The text of these ids.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Error> {
-        self.inner
-            .decode(ids, skip_special)
-            .map_err(|e| Error::new(format!("cannot decode: {}", one_line(&e.to_string()))))
+        guarded(&self.file, || self.inner.decode(ids, skip_special).map_err(undecoded))
     }
 
     /// Decodes one id after another: each call gives the text that became certain (a character may span several
     /// tokens), `None` while nothing did.
     pub fn stream(&self, skip_special: bool) -> impl FnMut(u32) -> Result<Option<String>, Error> + '_ {
         let mut stream = self.inner.decode_stream(skip_special);
-        move |id| stream.step(id).map_err(|e| Error::new(format!("cannot decode: {}", one_line(&e.to_string()))))
+        move |id| guarded(&self.file, || stream.step(id).map_err(undecoded))
     }
+}
+
+fn undecoded(e: tokenizers::Error) -> Error {
+    Error::new(format!("cannot decode: {}", one_line(&e.to_string())))
 }

@@ -43,7 +43,7 @@ pub(crate) fn csv(source: &str, lines: Lines, limit: usize) -> Result<Table, Err
         }
         ragged(source, line, cells.done.len(), columns.len())?;
         let cells = cells.done.into_iter().map(Cell::Text).collect();
-        rows.push(Row { line, cells });
+        rows.push(Row::new(line, cells));
     }
     finish(source, columns, rows, notes)
 }
@@ -123,7 +123,7 @@ pub(crate) fn tsv(source: &str, mut lines: Lines, limit: usize) -> Result<Table,
         }
         let cells: Vec<Cell> = text.split('\t').map(|cell| Cell::Text(cell.to_string())).collect();
         ragged(source, line, cells.len(), columns.len())?;
-        rows.push(Row { line, cells });
+        rows.push(Row::new(line, cells));
     }
     let is_text = |cell: &&Cell| matches!(cell, Cell::Text(text) if is_quoted(text));
     let quoted = rows.iter().flat_map(|row| &row.cells).filter(is_text).count();

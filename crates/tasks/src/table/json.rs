@@ -5,13 +5,14 @@ use crate::glue::empty;
 use crate::source::Lines;
 use serde_json::{Map, Value};
 use sparing_model::Error;
+use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
 /// Reads an object per line.
 pub(crate) fn lines(source: &str, lines: Lines, limit: usize) -> Result<Table, Error> {
-    let mut objects = Vec::new();
+    let mut rows = Rows::default();
     for line in lines {
-        if objects.len() >= limit {
+        if rows.rows.len() >= limit {
             break;
         }
         let (number, text) = line?;
@@ -19,7 +20,7 @@ pub(crate) fn lines(source: &str, lines: Lines, limit: usize) -> Result<Table, E
             continue;
         }
         match serde_json::from_str(&text) {
-            Ok(Value::Object(object)) => objects.push((number, object)),
+            Ok(Value::Object(object)) => rows.push(number, object),
             Ok(_) => {
                 return Err(Error::new(format!("{source} line {number}: not a JSON object ({{...}})")));
             }
@@ -32,7 +33,7 @@ pub(crate) fn lines(source: &str, lines: Lines, limit: usize) -> Result<Table, E
             }
         }
     }
-    Ok(table(objects, "line"))
+    Ok(rows.table("line"))
 }
 
 /// Reads a list of objects.
@@ -53,16 +54,16 @@ pub(crate) fn whole(source: &str, mut reader: Box<dyn BufRead>, limit: usize) ->
         },
         _ => return Err(not_rows(source)),
     };
-    let mut objects = Vec::new();
+    let mut rows = Rows::default();
     for (i, value) in list.into_iter().take(limit).enumerate() {
         match value {
-            Value::Object(object) => objects.push((i + 1, object)),
+            Value::Object(object) => rows.push(i + 1, object),
             _ => {
                 return Err(Error::new(format!("{source} row {}: not a JSON object ({{...}})", i + 1)));
             }
         }
     }
-    Ok(table(objects, "row"))
+    Ok(rows.table("row"))
 }
 
 fn not_rows(source: &str) -> Error {
@@ -80,25 +81,37 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// The columns are all keys that occur.
-fn table(objects: Vec<(usize, Map<String, Value>)>, place: &'static str) -> Table {
-    let mut columns: Vec<String> = Vec::new();
-    let mut known = std::collections::HashSet::new();
-    for (_, object) in &objects {
-        for key in object.keys() {
-            if known.insert(key.clone()) {
-                columns.push(key.clone());
-            }
-        }
+/// Rows whose columns are all keys that occur. Each holds its own keys alone: files in which every row has other ones
+/// would take rows times columns otherwise.
+#[derive(Default)]
+struct Rows {
+    columns: Vec<String>,
+    known: HashMap<String, usize>,
+    rows: Vec<Row>,
+}
+
+impl Rows {
+    fn push(&mut self, line: usize, object: Map<String, Value>) {
+        let mut cells: Vec<(usize, Cell)> =
+            object.into_iter().map(|(key, value)| (self.column(key), cell(value))).collect();
+        cells.sort_unstable_by_key(|(column, _)| *column);
+        let (columns, cells) = cells.into_iter().unzip();
+        self.rows.push(Row::sparse(line, columns, cells));
     }
-    let rows = objects
-        .into_iter()
-        .map(|(line, mut object)| Row {
-            line,
-            cells: columns.iter().map(|c| object.remove(c).map_or(Cell::Missing, cell)).collect(),
-        })
-        .collect();
-    Table { columns, rows, notes: Vec::new(), place }
+
+    fn column(&mut self, key: String) -> usize {
+        if let Some(column) = self.known.get(&key) {
+            return *column;
+        }
+        let column = self.columns.len();
+        self.columns.push(key.clone());
+        self.known.insert(key, column);
+        column
+    }
+
+    fn table(self, place: &'static str) -> Table {
+        Table { columns: self.columns, rows: self.rows, notes: Vec::new(), place }
+    }
 }
 
 fn cell(value: Value) -> Cell {
@@ -130,8 +143,22 @@ mod tests {
     fn keys_may_come_late() {
         let table = read_lines("{\"a\": 1.5}\n{\"b\": true, \"a\": null}\n").unwrap();
         assert_eq!(table.columns, ["a", "b"]);
-        assert_eq!(table.rows[0].cells, [Cell::Text("1.5".into()), Cell::Missing]);
-        assert_eq!(table.rows[1].cells, [Cell::Missing, Cell::Text("true".into())]);
+        let row = |i: usize| [0, 1].map(|column| table.rows[i].cell(column).clone());
+        assert_eq!(row(0), [Cell::Text("1.5".into()), Cell::Missing]);
+        assert_eq!(row(1), [Cell::Missing, Cell::Text("true".into())]);
+    }
+
+    /// As much memory as the file has cells, not as rows times columns.
+    #[test]
+    fn a_new_key_on_every_line() {
+        let text: String = (0..3000).map(|i| format!("{{\"text\": \"t{i}\", \"key{i}\": {i}}}\n")).collect();
+        let table = read_lines(&text).unwrap();
+        assert_eq!((table.columns.len(), table.rows.len()), (3001, 3000));
+        assert_eq!(table.rows.iter().map(|row| row.cells.len()).sum::<usize>(), 6000);
+        let at = |column: &str| table.columns.iter().position(|name| name == column).unwrap();
+        assert_eq!(table.rows[7].cell(at("text")), &Cell::Text("t7".into()));
+        assert_eq!(table.rows[2999].cell(at("key2999")), &Cell::Text("2999".into()));
+        assert_eq!(table.rows[7].cell(at("key8")), &Cell::Missing);
     }
 
     #[test]

@@ -31,8 +31,31 @@ pub(crate) enum Cell {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub line: usize,
-    /// One per column of the table.
-    pub cells: Vec<Cell>,
+    /// One per column of the table, or per column in `columns`.
+    cells: Vec<Cell>,
+    /// Ascending; the row has nothing in the others. `None`: all columns.
+    columns: Option<Box<[usize]>>,
+}
+
+impl Row {
+    /// A cell for every column.
+    pub(crate) fn new(line: usize, cells: Vec<Cell>) -> Row {
+        Row { line, cells, columns: None }
+    }
+
+    /// Cells for these columns, ascending.
+    pub(crate) fn sparse(line: usize, columns: Vec<usize>, cells: Vec<Cell>) -> Row {
+        Row { line, cells, columns: Some(columns.into()) }
+    }
+
+    /// The cell of a column.
+    pub(crate) fn cell(&self, column: usize) -> &Cell {
+        let at = match &self.columns {
+            None => Some(column),
+            Some(columns) => columns.binary_search(&column).ok(),
+        };
+        at.map_or(&Cell::Missing, |at| &self.cells[at])
+    }
 }
 
 /// A table in memory.
@@ -82,10 +105,7 @@ fn examples(source: String, table: Table, columns: &Columns) -> Result<Dataset, 
         return Err(empty(&source));
     }
     if table.rows.is_empty() {
-        return Err(Error::new(format!(
-            "{source}: there is a header ({}) and no row below it",
-            table.columns.join(", ")
-        )));
+        return Err(Error::new(format!("{source}: there is a header ({}) and no row below it", list(&table.columns))));
     }
     let mut notes = table.notes.clone();
     let found = columns.find(&source, &table, &mut notes)?;
@@ -95,17 +115,17 @@ fn examples(source: String, table: Table, columns: &Columns) -> Result<Dataset, 
     let mut examples = Vec::with_capacity(table.rows.len());
     for row in &table.rows {
         let at = |column: usize| format!("{source} {place} {}, column {}", row.line, table.columns[column]);
-        let text = |column: usize| match &row.cells[column] {
+        let text = |column: usize| match row.cell(column) {
             Cell::Text(text) => Ok(text.clone()),
             Cell::List(words) => Ok(words.join(" ")),
             // Who answers every row cannot leave one out.
             Cell::Missing if columns.texts_only => Err(Error::new(format!("{}: no text", at(column)))),
             Cell::Missing => Ok(String::new()),
         };
-        let label = match found.label.map(|c| (c, &row.cells[c])) {
+        let label = match found.label.map(|c| (c, row.cell(c))) {
             None | Some((_, Cell::Missing)) => Label::None,
             Some((_, Cell::Text(label))) => Label::One(label.trim().to_string()),
-            Some((c, Cell::List(tags))) => match &row.cells[found.text] {
+            Some((c, Cell::List(tags))) => match row.cell(found.text) {
                 // A list of words with a list of labels: one label per word.
                 Cell::List(words) if words.len() == tags.len() => tagged(words, tags),
                 Cell::List(words) => {

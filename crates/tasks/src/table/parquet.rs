@@ -1,6 +1,7 @@
 //! Parquet tables through the record API: it needs neither arrow nor C code, and a table of texts gains nothing from columns.
 
 use super::{Cell, Row, Table};
+use crate::source::most_unpacked;
 use parquet::basic::Compression;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
@@ -9,15 +10,23 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+/// Bytes that the rows may take however small the file is: one text again and again is a few bytes in it.
+const ALWAYS: u64 = 1 << 30;
+
 /// Reads at most `limit` rows.
 pub(crate) fn read(source: &str, path: &Path, limit: usize) -> Result<Table, Error> {
     let file = File::open(path).map_err(|e| crate::source::cannot_read(path, &e))?;
+    let most = most_unpacked(file.metadata().map_or(0, |metadata| metadata.len()), ALWAYS);
+    read_bounded(source, file, limit, most)
+}
+
+fn read_bounded(source: &str, file: File, limit: usize, most: u64) -> Result<Table, Error> {
     // The parquet crate asserts in places where a broken file should be an error.
-    catch_unwind(AssertUnwindSafe(|| rows(source, file, limit)))
+    catch_unwind(AssertUnwindSafe(|| rows(source, file, limit, most)))
         .unwrap_or_else(|_| Err(broken(source, "its pages contradict its header")))
 }
 
-fn rows(source: &str, file: File, limit: usize) -> Result<Table, Error> {
+fn rows(source: &str, file: File, limit: usize, most: u64) -> Result<Table, Error> {
     let wrong = |e: parquet::errors::ParquetError| broken(source, &e.to_string());
     let reader = SerializedFileReader::new(file).map_err(wrong)?;
     let metadata = reader.metadata();
@@ -40,7 +49,7 @@ fn rows(source: &str, file: File, limit: usize) -> Result<Table, Error> {
             }
         }
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut held) = (Vec::new(), 0);
     for (i, row) in reader.get_row_iter(None).map_err(wrong)?.take(limit).enumerate() {
         let fields = row.map_err(|e| broken(source, &format!("row {}: {e}", i + 1)))?.into_columns();
         let cells = fields
@@ -52,7 +61,16 @@ fn rows(source: &str, file: File, limit: usize) -> Result<Table, Error> {
         if cells.len() != columns.len() {
             return Err(broken(source, "a row has another number of columns"));
         }
-        rows.push(Row { line: i + 1, cells });
+        held += cells.iter().map(size).sum::<u64>();
+        if held > most {
+            return Err(Error::new(format!(
+                "{source} row {}: the rows take more than {} MB, which no text of the file's size does; if they are \
+                 right, write fewer of them to a file, or write .csv",
+                i + 1,
+                most / 1_000_000
+            )));
+        }
+        rows.push(Row::new(i + 1, cells));
     }
     Ok(Table { columns, rows, notes: Vec::new(), place: "row" })
 }
@@ -60,6 +78,16 @@ fn rows(source: &str, file: File, limit: usize) -> Result<Table, Error> {
 fn broken(source: &str, why: &str) -> Error {
     let why: String = why.chars().take(160).collect();
     Error::new(format!("{source}: not a readable Parquet file: {}", why.replace('\n', " ")))
+}
+
+/// Bytes in memory.
+fn size(cell: &Cell) -> u64 {
+    let texts = match cell {
+        Cell::Missing => 0,
+        Cell::Text(text) => text.len(),
+        Cell::List(list) => list.iter().map(|text| size_of::<String>() + text.len()).sum(),
+    };
+    (size_of::<Cell>() + texts) as u64
 }
 
 /// `None`: bytes that are not UTF-8.
@@ -129,6 +157,14 @@ mod tests {
     fn zstd_is_refused_with_advice() {
         let e = read("f", &fixture("zstd.parquet"), 9).unwrap_err().to_string();
         assert!(e.starts_with("f, column text: compressed with zstd"), "{e}");
+    }
+
+    #[test]
+    fn rows_that_take_too_much_are_refused() {
+        let read = |most| read_bounded("f", File::open(fixture("snappy.parquet")).unwrap(), usize::MAX, most);
+        let told = read(300).unwrap_err().to_string();
+        assert!(told.starts_with("f row ") && told.contains(": the rows take more than 0 MB"), "{told}");
+        assert_eq!(read(3000).unwrap().rows.len(), 3);
     }
 
     #[test]
