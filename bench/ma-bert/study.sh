@@ -16,10 +16,12 @@
 #   SEED_KINDS             kinds that are trained with the seeds after the first too: some of KINDS, or "all" (the first kind)
 #   PARALLEL               trainings at the same time (1)
 #   LIMIT                  seconds after which everything is asked to save and stop (none)
-#   TEACHERS               a folder with a fine-tuned model TASK for some tasks, which then need no training
+#   TEACHERS               a folder with a fine-tuned model TASK, or TASK-SEED, for some tasks, which then need no training
+#   TEACHER_SEEDS          first: students of all seeds learn from one teacher (the default); all: every seed has a teacher of its own
 #   CORPUS, GENERAL        plain text, documents divided by blank lines, and updates of transfer from BASE on it before the tasks (none). Without
 #                          it there is no kind alone: what has learned nothing from a teacher before cannot learn from labels
 #   LAYERS                 the models of TEACHERS are distilled to so many layers first, and these teach (DistilBERT's stand-in); no plain text
+#   STUDENTS               no: teachers and plain text alone, which a later call goes on from
 #   WORK                   where models go (OUT/work)
 #   MORE                   more options of every training (--no-record)
 #
@@ -36,7 +38,8 @@ paper) defaults="cola mrpc rte sst2 stsb imdb" updates="" rate="--lr 2e-5" teach
 *) echo "SIZE=$size: tiny, small or paper" >&2 && exit 2 ;;
 esac
 tasks=${TASKS:-$defaults} kinds=${KINDS:-ma shared linear alone} seeds=${SEEDS:-0}
-parallel=${PARALLEL:-1} limit=${LIMIT:-0} general=${GENERAL:-0} layers=${LAYERS:-0}
+parallel=${PARALLEL:-1} limit=${LIMIT:-0} general=${GENERAL:-0} layers=${LAYERS:-0} teacher_seeds=${TEACHER_SEEDS:-first}
+case $teacher_seeds in first | all) ;; *) echo "TEACHER_SEEDS=$teacher_seeds: first or all" >&2 && exit 2 ;; esac
 if [ "$layers" -gt 0 ]; then general=0; fi
 work=${WORK:-$out/work} results=$out/results
 refuse() { echo "$1" >&2 && exit 2; }
@@ -86,10 +89,16 @@ kind_options() {
     echo "$rate"
 }
 first=${seeds%% *}
-# Whether the teacher of a task is there already.
-given() { [ "$layers" -eq 0 ] && [ -d "${TEACHERS:-/nowhere}/$1" ]; }
-# The model that students of a task learn from.
-teacher() { if given "$1"; then echo "$TEACHERS/$1"; else echo "$work/teacher-$1-$first"; fi; }
+# A student's TASK-SEED as its teacher's.
+taught_as() { if [ "$teacher_seeds" = all ]; then echo "$1"; else echo "${1%-*}-$first"; fi; }
+# The model of TEACHERS for a teacher's TASK-SEED, if it is there.
+given() {
+    local of
+    for of in "$1" "${1%-*}"; do if [ -d "${TEACHERS:-/nowhere}/$of" ]; then echo "$TEACHERS/$of" && return; fi; done
+    return 1
+}
+# The model that a student learns from, by the teacher's TASK-SEED.
+teacher() { { [ "$layers" -eq 0 ] && given "$1"; } || echo "$work/teacher-$1"; }
 ready() { [ -f "$1/config.json" ] && [ ! -d "$1.work" ]; }
 
 # What a training needs before it can begin: the directories of finished models.
@@ -98,7 +107,7 @@ needs() {
     case $kind in
     teacher | general) ;;
     *)
-        teacher "${rest%-*}"
+        teacher "$(taught_as "$rest")"
         if [ "$general" -gt 0 ]; then echo "$work/general-$(begins_as "$kind")-$first"; fi
         ;;
     esac
@@ -113,7 +122,7 @@ start() {
     # shellcheck disable=SC2046,SC2086
     case $kind in
     teacher) if [ "$layers" -gt 0 ]; then
-        exec "$sparing" train distill --teacher "$TEACHERS/$task" --layers "$layers" $(data "$task") $teacher_updates --batch 32 --lr 2e-4 --hidden 1 \
+        exec "$sparing" train distill --teacher "$(given "$rest" || echo "$TEACHERS/$task")" --layers "$layers" $(data "$task") $teacher_updates --batch 32 --lr 2e-4 --hidden 1 \
             $([ "$task" = stsb ] && echo "--kl 0 --logits 0.5") $cut $common
     fi
     exec "$sparing" train finetune "$base" $(data "$task") $teacher_updates --lr 5e-5 $cut $common ;;
@@ -121,17 +130,17 @@ start() {
         --steps "$general" --batch 64 --warmup 0.05 $begin $common ;;
     *)
         if [ "$general" -gt 0 ]; then from="--student $work/general-$(begins_as "$kind")-$first"; fi
-        exec "$sparing" train transfer --teacher "$(teacher "$task")" --to ma $(kind_options "$kind") $from $(data "$task") $(how "$task") \
+        exec "$sparing" train transfer --teacher "$(teacher "$(taught_as "$rest")")" --to ma $(kind_options "$kind") $from $(data "$task") $(how "$task") \
             $cut $common
         ;;
     esac >"$work/$1.out" 2>"$work/$1.log"
 }
 
-# A teacher's scores on the dev set, once.
+# A teacher's scores on the dev set, once, by its TASK-SEED.
 score() {
-    local at="$work/score-$1.json" dev
-    dev="--task $1 --data $glue"
-    if [ "$1" = imdb ]; then dev="--data $imdb_dev --text text --label label"; fi
+    local at="$work/score-$1.json" task=${1%-*} dev
+    dev="--task $task --data $glue"
+    if [ "$task" = imdb ]; then dev="--data $imdb_dev --text text --label label"; fi
     # shellcheck disable=SC2086
     if [ ! -s "$at" ]; then "$sparing" eval "$(teacher "$1")" $dev --max-tokens 128 --json >"$at.part" 2>"$at.log" && mv "$at.part" "$at"; fi
 }
@@ -139,11 +148,12 @@ score() {
 # Writes down what is known of a training.
 record() {
     local kind=${1%%-*} rest=${1#*-} seed=${1##*-} at="$work/$1"
-    local task=${rest%-*} log="$at/train.jsonl" finished=true student=null scored=null failed=null
+    local task=${rest%-*} log="$at/train.jsonl" finished=true student=null scored=null failed=null known
+    known="$work/score-$(taught_as "$rest").json"
     if [ ! -s "$at/training.json" ] || [ -d "$at.work" ]; then finished=false log="$at.work/seed-$seed/train.jsonl"; fi
     [ -s "$log" ] || return 0
     if [ "$finished" = true ]; then student=$(cat "$at/training.json"); fi
-    if [ -s "$work/score-$task.json" ]; then scored=$(cat "$work/score-$task.json"); fi
+    if [ -s "$known" ]; then scored=$(cat "$known"); fi
     local curve
     curve=$(grep '"metrics"' "$log" | paste -sd, -)
     if [ -s "$at.failed" ]; then failed="\"$(cat "$at.failed")\""; fi
@@ -152,17 +162,20 @@ record() {
     mv "$results/.$1.part" "$results/$1.json"
 }
 
-names=""
-for task in $tasks; do if ! given "$task"; then names="$names teacher-$task-$first"; fi; done
-if [ "$general" -gt 0 ]; then
-    for kind in $kinds; do
-        name="general-$(begins_as "$kind")-$first"
-        case " $names " in *" $name "*) ;; *) names="$names $name" ;; esac
-    done
-fi
-for kind in $kinds; do for task in $tasks; do names="$names $kind-$task-$first"; done; done
-for seed in ${seeds#"$first"}; do
-    for kind in $seed_kinds; do for task in $tasks; do names="$names $kind-$task-$seed"; done; done
+# What students wait for comes before them.
+names="" teachers=""
+list() { case " $names " in *" $1 "*) ;; *) names="$names $1" ;; esac; }
+list_teacher() {
+    case " $teachers " in *" $1 "*) ;; *) teachers="$teachers $1" ;; esac
+    if [ "$layers" -gt 0 ] || ! given "$1" >/dev/null; then list "teacher-$1"; fi
+}
+if [ "$general" -gt 0 ]; then for kind in $kinds; do list "general-$(begins_as "$kind")-$first"; done; fi
+for seed in $seeds; do for task in $tasks; do list_teacher "$(taught_as "$task-$seed")"; done; done
+for seed in $seeds; do
+    of_seed=$kinds
+    if [ "$seed" != "$first" ]; then of_seed=$seed_kinds; fi
+    if [ "${STUDENTS:-yes}" = no ]; then continue; fi
+    for kind in $of_seed; do for task in $tasks; do list "$kind-$task-$seed"; done; done
 done
 
 declare -A pid_of=() scoring=() tries=()
@@ -195,11 +208,12 @@ while :; do
     done
     left=""
     for name in $waiting; do
+        if [ ${#pid_of[@]} -ge "$parallel" ]; then left="$left $name" && continue; fi
         can=true
         for model in $(needs "$name"); do ready "$model" || can=false; done
         if ready "$work/$name"; then
             record "$name"
-        elif [ $can = true ] && [ ${#pid_of[@]} -lt "$parallel" ]; then
+        elif [ $can = true ]; then
             rm -f "$work/$name.failed"
             start "$name" &
             pid_of[$name]=$!
@@ -208,10 +222,10 @@ while :; do
         fi
     done
     waiting=$left
-    for task in $tasks; do
-        if ready "$(teacher "$task")" && [ -z "${scoring[$task]:-}" ]; then
-            score "$task" &
-            scoring[$task]=$!
+    for of in $teachers; do
+        if [ -z "${scoring[$of]:-}" ] && ready "$(teacher "$of")"; then
+            score "$of" &
+            scoring[$of]=$!
         fi
     done
     # Nothing runs, and what waits has nothing to wait for.

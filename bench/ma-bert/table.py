@@ -52,17 +52,29 @@ def known_tasks(runs):
     return [task for task in TASKS if any((kind, task) in runs for kind in KINDS)]
 
 
+def teachers(runs, task):
+    """The scores of a task's teachers: each stands beside every student that learned from it."""
+    found = {}
+    for (_, of), those in runs.items():
+        for run in those:
+            if of == task and run.get("teacher"):
+                found[run["seed"]] = score(run["teacher"]["metrics"])
+    return list(found.values())
+
+
 def teacher(runs, task):
-    """A task's teacher stands beside every student that learned from it."""
-    return next(run["teacher"]["metrics"] for (_, of), found in runs.items() if of == task for run in found if run.get("teacher"))
+    return statistics.median(teachers(runs, task))
 
 
 def tables(runs):
     tasks = known_tasks(runs)
     print("| | " + " | ".join(tasks) + " | mean |")
     print("|---" * (len(tasks) + 2) + "|")
-    rows = {"teacher": [score(teacher(runs, task)) for task in tasks]}
-    print("| teacher | " + " | ".join(f"{x:.1f}" for x in rows["teacher"]) + f" | {statistics.mean(rows['teacher']):.1f} |")
+    medians = [teacher(runs, task) for task in tasks]
+    print("| teacher | " + " | ".join(f"{x:.1f}" for x in medians) + f" | {statistics.mean(medians):.1f} |")
+    found = [teachers(runs, task) for task in tasks]
+    if any(len(set(of)) > 1 for of in found):
+        print("| lowest and highest seed | " + " | ".join(f"{min(of):.1f}, {max(of):.1f}" for of in found) + " | |")
     for kind, name in KINDS.items():
         cells = [cell(runs.get((kind, task), [])) for task in tasks]
         if all(value is None for value, _ in cells):
@@ -143,7 +155,7 @@ def main():
     runs = read(arguments)
     tables(runs)
     found = curves(read(arguments[:1]))
-    mean = statistics.mean(score(teacher(runs, task)) for task in known_tasks(runs))
+    mean = statistics.mean(teacher(runs, task) for task in known_tasks(runs))
     for kind, points in found.items():
         print(f"{kind}: " + ", ".join(f"{step}: {value:.1f}" for step, value in points))
         if len(points) > 3:
