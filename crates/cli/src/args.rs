@@ -11,7 +11,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sparing_engine::{Options, auto_precision};
 use sparing_model::{Model, Precision};
-use sparing_tasks::{Columns, Split, Task};
+use sparing_tasks::{Columns, Renames, Split, Task};
 
 /// Headings and literals in bold, nothing garish.
 const STYLES: Styles = Styles::styled()
@@ -212,22 +212,20 @@ pub struct ColumnArgs {
     label: Option<String>,
 
     /// What your table calls a label and what the model does, where they differ: 0=positive,1=negative
-    #[arg(long, value_name = "THEIRS=MODEL'S", value_delimiter = ',', value_parser = renamed, conflicts_with = "task")]
-    labels: Vec<(String, String)>,
+    #[arg(long, value_name = "THEIRS=MODEL'S", value_parser = renames, conflicts_with = "task")]
+    labels: Option<Renames>,
 }
 
 impl ColumnArgs {
     /// For the reader of tables.
     pub fn columns(&self) -> Columns {
-        Columns { label: self.label.clone(), renamed: self.labels.clone(), ..self.texts.columns() }
+        Columns { label: self.label.clone(), renamed: self.labels.clone().unwrap_or_default(), ..self.texts.columns() }
     }
 }
 
-/// Two names of a label.
-fn renamed(text: &str) -> Result<(String, String), String> {
-    let parts = text.split_once('=').filter(|(old, new)| !old.trim().is_empty() && !new.trim().is_empty());
-    let (old, new) = parts.ok_or("a pair is expected: the table's name, =, the model's")?;
-    Ok((old.trim().into(), new.trim().into()))
+/// Names of labels, the table's and the model's.
+fn renames(text: &str) -> Result<Renames, String> {
+    Renames::parse(text).map_err(|e| e.to_string())
 }
 
 /// A task by its name.

@@ -79,8 +79,3 @@ impl From<serde_json::Error> for Failure {
 
 /// Whether the main thread is on its way out of a panic that nobody has caught yet.
 pub static UNWINDING: AtomicBool = AtomicBool::new(false);
-
-/// What a panic says, if it says anything.
-pub fn panic_text(payload: &(dyn std::any::Any + Send)) -> Option<&str> {
-    payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-}

@@ -76,7 +76,7 @@ fn complain(message: &str) {
 fn one_line_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
-        complain(&told(&place, failure::panic_text(info.payload()).unwrap_or_default()));
+        complain(&told(&place, sparing_model::panic_text(info.payload()).unwrap_or_default()));
         if std::thread::current().name() == Some("main") {
             failure::UNWINDING.store(true, Ordering::Relaxed);
             end_soon();

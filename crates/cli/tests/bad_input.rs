@@ -25,6 +25,17 @@ fn models_that_are_not_there_or_not_whole() {
     assert!(no_tokenizer.contains("holds no tokenizer"), "{no_tokenizer}");
 }
 
+/// The library that reads Parquet asserts what this file's pages should be; nobody is to see that.
+#[test]
+fn a_table_at_odds_with_itself() {
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../tasks/tests/data/snappy.parquet");
+    let mut bytes = std::fs::read(whole).unwrap();
+    bytes[551] = 255;
+    let (_folder, table) = file("mine.parquet", bytes);
+    let message = sparing(&["eval", &fixture("bert-classify-text"), "--data", &table]).error(1);
+    assert!(message.contains("mine.parquet: not a readable Parquet file: its pages contradict"), "{message}");
+}
+
 /// The library that reads tokenizers panics on these; nobody is to see that.
 #[test]
 fn tokenizers_at_odds_with_themselves() {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{copied, file, fixture, labelled, sparing};
+use common::{copied, file, fixture, labelled, sparing, spoilt_in};
 use serde_json::Value;
 
 const TABLE: &str = "text,label\na film,zero\nthe plot,one\na classic,two\nthey call her,zero\n";
@@ -99,10 +99,14 @@ fn labels_of_other_names_are_renamed() {
     );
     let told = eval(&theirs, &["--labels", "good=best"]).error(1);
     assert!(told.contains("\"best\" is not one of the model's 3"), "{told}");
-    let told = eval(TABLE, &["--labels", "good=one"]).error(1);
-    assert!(told.contains("mine.csv: no row has any of the labels") && told.contains("(good)"), "{told}");
-    let ran = eval(TABLE, &["--labels", "good"]);
-    assert!(ran.code == 2 && ran.err.contains("a pair is expected"), "{}", ran.err);
+    // The first rows of a table may have none of them.
+    let ran = eval(TABLE, &["--labels", "good=one", "--limit", "1"]);
+    let noted = ran.err.contains("mine.csv: no row has any of the labels that are to be renamed (good)");
+    assert!(ran.code == 0 && noted, "{}", ran.err);
+    for (wrong, why) in [("good", "a pair is expected"), ("good=one,Good=two", "is to be one and two")] {
+        let ran = eval(TABLE, &["--labels", wrong]);
+        assert!(ran.code == 2 && ran.err.contains(why), "{}", ran.err);
+    }
 }
 
 #[test]
@@ -126,12 +130,81 @@ fn models_are_compared() {
     assert!(shown.contains("against bert-classify-text (f32), 60 examples"), "{shown}");
     assert!(shown.contains("right here alone: 0, there alone"), "{shown}");
 
-    let told = eval(&deep, &["--against", "no-such-place"]).error(1);
-    assert!(told.contains("no-such-place"), "{told}");
+    // What is wrong with the other one is told before anything is scored.
+    let written = std::path::Path::new(&shallow).with_file_name("predictions.jsonl");
+    let told = eval(&deep, &["--against", "no-such-place", "--predictions", written.to_str().unwrap()]).error(1);
+    assert!(told.contains("no-such-place") && !written.exists(), "{told}");
     let told = eval(&deep, &["--against", &fixture("bert-answer-text")]).error(1);
     assert!(told.contains("another kind of head"), "{told}");
     let told = eval(&deep, &["--against", "builtin"]).error(1);
     assert!(told.contains("--against builtin: has 2 labels, where there are 3 here"), "{told}");
+}
+
+#[test]
+fn what_was_scored_is_shown_whatever_becomes_of_the_other() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 20);
+    let (_folder, spoilt) = spoilt_in(&model, "bert.embeddings.position_embeddings.weight", 4);
+    let ran = sparing(&["eval", &model, "--data", &data, "--against", &spoilt, "--json"]);
+    let shown: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(shown["metrics"][0]["value"].is_number() && shown["against"].is_null(), "{shown}");
+    let told = ran.error(1);
+    assert!(told.contains(&format!("--against {spoilt}: ")) && told.contains("not a number"), "{told}");
+}
+
+/// The tiny classifier with two of its labels, under these names.
+fn of_two(labels: [usize; 2], names: [&str; 2]) -> (tempfile::TempDir, String) {
+    use sparing_model::{Model, OwnedTensor};
+    let (folder, path) = copied("bert-classify-text");
+    let mut model = Model::load(path.as_ref()).unwrap();
+    let rows = |name: &str, shape: &[usize], width: usize| {
+        let mut all = vec![0.0; 3 * width];
+        model.weights.tensor(name).unwrap().read(0, &mut all);
+        let chosen: Vec<f32> = labels.iter().flat_map(|label| all[label * width..][..width].to_vec()).collect();
+        OwnedTensor::f32(name, shape, &chosen)
+    };
+    let tensors = vec![rows("classifier.weight", &[2, 24], 24), rows("classifier.bias", &[2], 1)];
+    model.weights = model.weights.replace(tensors).unwrap();
+    let saved = folder.path().join("two");
+    model.save(&saved).unwrap();
+    let config = saved.join("config.json");
+    let mut text: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    text["id2label"] = serde_json::json!({ "0": names[0], "1": names[1] });
+    text["label2id"] = serde_json::json!({ names[0]: 0, names[1]: 1 });
+    std::fs::write(&config, text.to_string()).unwrap();
+    (folder, saved.display().to_string())
+}
+
+#[test]
+fn labels_in_another_order_are_the_same_labels() {
+    let (_here, here) = of_two([0, 2], ["bad", "good"]);
+    let (_there, there) = of_two([2, 0], ["Good", "bad"]);
+    let texts = ["a film", "the plot is thin", "good", "not good at all", "actors", "the film is good", "thin plot"];
+    let table = |names: [&str; 2]| {
+        let rows = texts.iter().enumerate().map(|(i, text)| format!("{text},{}\n", names[usize::from(i % 3 > 0)]));
+        file("mine.csv", format!("text,label\n{}", rows.collect::<String>()))
+    };
+    let (_named, data) = table(["bad", "good"]);
+    let eval = |data: &str, there: &str| sparing(&["eval", &here, "--data", data, "--against", there, "--json"]);
+    let found = eval(&data, &there).json();
+    let rows = found["against"]["comparisons"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["metric"] == "f1"), "{found}");
+    for row in rows {
+        assert_eq!((&row["difference"], &row["first"]), (&0.0.into(), &row["second"]), "{row}");
+    }
+    // None of seven rows differs: up to three of seven others may.
+    let interval = &rows[0]["interval"];
+    assert_eq!([&interval["low"], &interval["high"]].map(|end| end.as_f64().unwrap()), [-3.0 / 7.0, 3.0 / 7.0]);
+    assert_eq!(found["against"]["n"], 7);
+
+    let (_numbered, data) = table(["0", "1"]);
+    let told = eval(&data, &there).error(1);
+    assert!(told.contains("another order (Good, bad) than here (bad, good)"), "{told}");
+    assert!(told.contains("--labels 0=bad"), "{told}");
+    let (_strange, strange) = of_two([0, 2], ["spam", "ham"]);
+    let ran = eval(&data, &strange);
+    let told = format!("--against {strange}: its labels (spam, ham) are not those here (bad, good)");
+    assert!(ran.code == 0 && ran.err.contains(&told), "{}", ran.err);
 }
 
 #[test]

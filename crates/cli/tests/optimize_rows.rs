@@ -63,6 +63,19 @@ fn rows_for_the_report_alone_are_in_no_search() {
     assert!(told.contains("mine.csv: 0 rows are left"), "{told}");
 }
 
+/// What calibrates has texts alone, so there is nothing to rename in it.
+#[test]
+fn labels_of_other_names_are_searched_with_beside_a_table_to_calibrate_with() {
+    let model = fixture("bert-classify-text");
+    let folder = tempfile::tempdir().unwrap();
+    let [data, texts] = tables(folder.path(), &model);
+    let theirs = std::fs::read_to_string(&data).unwrap().replace("LABEL_1", "Good");
+    std::fs::write(&data, theirs).unwrap();
+    let how = ["--data", &data, "--calibrate", &texts, "--labels", "good=one", "--economies", "heads"];
+    let report = optimize(folder.path(), &model, "renamed", &[&how[..], &["--trials", "1"]].concat());
+    assert_eq!(report["task"]["search_rows"], 60);
+}
+
 #[test]
 fn a_strategy_begins_with_the_end_that_it_is_told() {
     let model = fixture("bert-classify-text");

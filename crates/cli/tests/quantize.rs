@@ -39,6 +39,21 @@ fn a_smaller_directory_that_everything_takes() {
     sparing(&["quantize", &out, "--out", &out, "--overwrite"]).ok();
 }
 
+/// Labels with other names, and texts to calibrate with that have none.
+#[test]
+fn texts_to_calibrate_with_need_no_labels_to_rename() {
+    let (_table, path) = table();
+    let theirs = std::fs::read_to_string(&path).unwrap().replace("LABEL_", "stars ");
+    let (_renamed, data) = file("theirs.csv", &theirs);
+    let texts: Vec<&str> = theirs.lines().map(|line| line.split(',').next().unwrap()).collect();
+    let (_texts, texts) = file("texts.csv", texts.join("\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("small").display().to_string();
+    let args = ["quantize", &fixture("bert-classify-text"), "--out", &out, "--calibrate", &texts, "--data", &data];
+    let json = sparing(&[&args[..], &["--labels", "stars 0=0,stars 1=1,stars 2=2", "--json"]].concat()).json();
+    assert_eq!(json["scored"]["examples"], 40);
+}
+
 #[test]
 fn calibrated_on_some_and_scored_on_the_rest() {
     let model = fixture("bert-classify-text");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{copied, file, fixture, piped, sparing, with_vocabulary};
+use common::{copied, file, fixture, piped, sparing, spoilt_in, with_vocabulary};
 use serde_json::Value;
 
 #[test]
@@ -171,22 +171,6 @@ fn spoilt(model: &str, token: usize) -> (tempfile::TempDir, String) {
     spoilt_in(model, &word, token)
 }
 
-/// A model with something in this row of a tensor that is not a number.
-fn spoilt_in(model: &str, name: &str, row: usize) -> (tempfile::TempDir, String) {
-    use sparing_model::{Model, OwnedTensor};
-    let folder = tempfile::tempdir().unwrap();
-    let mut model = Model::load(model.as_ref()).unwrap();
-    let table = model.weights.tensor(name).unwrap();
-    let (shape, mut values) = (table.shape.to_vec(), vec![0.0; table.len()]);
-    table.read(0, &mut values);
-    values[row * shape[1]] = f32::NAN;
-    model.weights = model.weights.replace(vec![OwnedTensor::f32(name, &shape, &values)]).unwrap();
-    let path = folder.path().join("spoilt");
-    model.save(&path).unwrap();
-    (folder, path.display().to_string())
-}
-
-/// Whatever the head, the text is named, what came before it is shown, and nothing is shown for it.
 #[test]
 fn what_is_not_a_number_is_no_answer() {
     let written = |name: &str| {
@@ -235,8 +219,15 @@ fn what_is_not_a_number_is_no_answer() {
 #[test]
 fn weights_that_are_no_numbers_are_refused_before_they_are_swallowed() {
     let model = fixture("bert-classify-text");
-    for map in ["attention.self.query", "attention.self.key", "intermediate.dense"] {
-        let tensor = format!("bert.encoder.layer.0.{map}.weight");
+    for part in [
+        "attention.self.query.weight",
+        "attention.self.query.bias",
+        "attention.self.key.weight",
+        "intermediate.dense.weight",
+        "intermediate.dense.bias",
+        "output.LayerNorm.weight",
+    ] {
+        let tensor = format!("bert.encoder.layer.0.{part}");
         let (_folder, model) = spoilt_in(&model, &tensor, 3);
         for precision in ["f32", "bf16", "int8"] {
             let message = sparing(&["run", &model, "the film is good", "--precision", precision]).error(1);

@@ -26,6 +26,7 @@ mod batch;
 mod compile;
 mod embed;
 mod engine;
+mod finite;
 mod generate;
 mod keys;
 mod layout;

@@ -1,6 +1,7 @@
 //! Position information inside attention scores: bucketed distances (MPNet) and Transformer-XL's relative
 //! positions (XLNet), as tables that grow with the longest input seen.
 
+use crate::finite;
 use sparing_kernels::{Epilogue, Format, PackedMatrix, PerWorker, Rows, RowsMut, Scratch, Team, gemm_columns};
 use sparing_model::{Attention, AttentionPosition, Error, Weights, distance_bucket};
 use std::sync::{Arc, RwLock};
@@ -53,7 +54,7 @@ impl Buckets {
         buckets: usize,
         max_distance: usize,
     ) -> Result<Self, Error> {
-        let all = weights.vector(name, buckets * columns)?;
+        let all = finite::vector(weights, name, buckets * columns)?;
         let table = all.chunks_exact(columns.max(1)).flat_map(|row| heads.iter().map(|head| row[*head])).collect();
         let heads = heads.len();
         let by_distance = Growing::new(ByDistance { table: Vec::new(), reach: 0 });
@@ -143,13 +144,13 @@ impl Relative {
                 projection.outputs, projection.inputs
             )));
         }
-        let content = weights.vector(content_bias, width)?;
+        let content = finite::vector(weights, content_bias, width)?;
         let minus_content = |name: &str| -> Result<Vec<f32>, Error> {
-            Ok(weights.vector(name, width)?.iter().zip(&content).map(|(a, b)| a - b).collect())
+            Ok(finite::vector(weights, name, width)?.iter().zip(&content).map(|(a, b)| a - b).collect())
         };
         let position_bias = minus_content(position_bias)?;
         let segment_bias = minus_content(segment_bias)?;
-        let embedding = weights.vector(segments, 2 * width)?;
+        let embedding = finite::vector(weights, segments, 2 * width)?;
         let segments = (0..heads)
             .map(|head| {
                 let columns = head * head_width..(head + 1) * head_width;
@@ -163,7 +164,9 @@ impl Relative {
                 (PackedMatrix::pack(&rows, 2, head_width, Format::F32), bias)
             })
             .collect();
-        let projection = PackedMatrix::pack(&weights.matrix(projection)?, width, hidden, Format::F32);
+        let map = weights.matrix(projection)?;
+        finite::check(&projection.weight.name(), &map)?;
+        let projection = PackedMatrix::pack(&map, width, hidden, Format::F32);
         let table = Growing::new(RelativeTable { reach: 0, blocks: Vec::new(), bias: Vec::new() });
         let clamp = clamp.filter(|clamp| *clamp > 0);
         Ok(Relative { heads, head_width, hidden, scale, clamp, projection, position_bias, segments, table })

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Golden, fixture};
 use sparing_engine::{Economies, Engine, GenerateOptions, Options, StepKind};
-use sparing_model::{Batch, Blocks, Executor, Model, Precision, Sequence, Wanted};
+use sparing_model::{Batch, Blocks, Executor, Model, OwnedTensor, Precision, Sequence, Wanted};
 
 fn engine(name: &str, threads: usize) -> Engine {
     engine_with(name, threads, Economies::default())
@@ -261,5 +261,23 @@ fn blocks_of_an_int8_model_stay_in_bf16_where_the_plan_says_so() {
         assert_eq!((answers(&all), all.precision()), (bf16, Precision::Int8), "{name}");
         // Another precision is the caller's to ask for.
         assert_eq!(answers(&compile(&model, Some(Precision::F32))), exact, "{name}");
+    }
+}
+
+/// What positions add to scores is swallowed by attention as scores are.
+#[test]
+fn positions_that_are_no_numbers_are_refused_by_name() {
+    let xlnet = ["r", "r_r_bias", "r_s_bias", "r_w_bias", "seg_embed"];
+    let xlnet = xlnet.map(|part| ("xlnet-classify", format!("transformer.layer.0.rel_attn.{part}")));
+    let mpnet = ("mpnet-classify", "mpnet.encoder.relative_attention_bias.weight".to_string());
+    for (fixture_name, name) in xlnet.into_iter().chain([mpnet]) {
+        let mut model = Model::load(&fixture(fixture_name)).unwrap();
+        let tensor = model.weights.tensor(&name).unwrap();
+        let (shape, mut values) = (tensor.shape.to_vec(), vec![0.0; tensor.len()]);
+        tensor.read(0, &mut values);
+        *values.last_mut().unwrap() = f32::NAN;
+        model.weights = model.weights.replace(vec![OwnedTensor::f32(&name, &shape, &values)]).unwrap();
+        let told = Engine::compile(&model, &Options::default()).map(drop).unwrap_err().to_string();
+        assert!(told.contains(&format!("\"{name}\"")) && told.contains("not finite"), "{name}: {told}");
     }
 }

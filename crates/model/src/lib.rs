@@ -17,6 +17,7 @@ mod error;
 pub mod executor;
 mod families;
 mod functions;
+mod guard;
 #[cfg(feature = "hub")]
 mod hub;
 mod keys;
@@ -39,6 +40,7 @@ pub use error::Error;
 pub use executor::*;
 pub use families::HeadChoice;
 pub use functions::{All, Functions, Relu, SoftmaxNetwork};
+pub use guard::{guarded, panic_text};
 #[cfg(feature = "hub")]
 pub use hub::{OpenOptions, Transfer};
 pub use keys::{Keep, Keys, KeysBy, LayerKeys};

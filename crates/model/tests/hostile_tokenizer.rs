@@ -157,6 +157,13 @@ fn what_would_take_all_memory_is_refused() {
     let doubling = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
     let looking = json!({"type": "Replace", "pattern": {"Regex": "(?=a)"}, "content": "a"});
     let forty = |list: &str, step: &Value| json!({"type": "Sequence", list: vec![step; 40]});
+    let pairs = |part: &str, list: &str, first: &Value, then: &Value| {
+        changed(json!({part: forty(list, &json!({"type": "Sequence", list: [first, then]}))}))
+    };
+    let replace = |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+    let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": false});
+    let spaced = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": false});
+    let letters = json!({"type": "FixedLength", "length": 1});
     let endless = json!({"[CLS]": {"id": "[CLS]", "ids": vec![2; 2000], "tokens": vec!["[CLS]"; 2000]},
                          "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]}});
     let cases = [
@@ -169,6 +176,23 @@ fn what_would_take_all_memory_is_refused() {
                 json!({"pre_tokenizer": forty("pretokenizers", &json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true}))}),
             ),
             "its pre_tokenizer could make",
+        ),
+        // A character before every piece, and every piece a character.
+        (pairs("pre_tokenizer", "pretokenizers", &letters, &metaspace), "its pre_tokenizer could make"),
+        (
+            changed(json!({"pre_tokenizer": {"type": "Sequence", "pretokenizers": vec![&spaced; 6]}})),
+            "its pre_tokenizer could make",
+        ),
+        // What one step writes another makes longer.
+        (pairs("normalizer", "normalizers", &replace("ل", "ﷺ"), &json!({"type": "NFKD"})), "its normalizer could make"),
+        (
+            pairs("normalizer", "normalizers", &replace("ⱥ", "ȺȺ"), &json!({"type": "Lowercase"})),
+            "its normalizer could",
+        ),
+        // Neither alone.
+        (
+            changed(json!({"normalizer": replace("a", &"a".repeat(999)), "pre_tokenizer": spaced})),
+            "its normalizer and pre_tokenizer together could make",
         ),
         (changed(json!({"decoder": forty("decoders", &doubling)})), "its decoder could make"),
         (template(json!({"single": [a_text("A"), a_text("A")]})), "repeats the text"),

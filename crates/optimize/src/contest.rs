@@ -40,22 +40,22 @@ impl Contest {
 }
 
 /// Has the first defend its place. `challengers` come in this order, each with whether it may take it; those that may not are only
-/// timed. `race` times its first contestant against its second. Whoever seems to win has to do so again: on a busy machine a thread
+/// timed. `race` times its first contestant against its second, and says nothing of one that cannot be in it. Whoever seems to win has to do so again: on a busy machine a thread
 /// can be in the way of one engine for as long as it lives, and rounds do not tell. What was raced against somebody who lost the
 /// place later is known by way of that one.
 pub fn contest<E>(
     first: Contestant,
     challengers: &[(usize, bool)],
-    race: &mut dyn FnMut(Contestant, usize) -> Result<Timed, E>,
+    race: &mut dyn FnMut(Contestant, usize) -> Result<Option<Timed>, E>,
 ) -> Result<Contest, E> {
     let (mut winner, mut speed) = (first, 1.0);
     let mut speeds: BTreeMap<usize, (f64, [f64; 2])> =
         first.map(|first| (first, (1.0, [1.0; 2]))).into_iter().collect();
     for (challenger, may_win) in challengers.iter().filter(|(number, _)| Some(*number) != first) {
-        let mut timed = race(winner, *challenger)?;
+        let Some(mut timed) = race(winner, *challenger)? else { continue };
         let mut wins = *may_win && timed.interval[0] > CLEARLY;
         if wins {
-            let again = race(winner, *challenger)?;
+            let Some(again) = race(winner, *challenger)? else { continue };
             wins = again.interval[0] > CLEARLY;
             timed = if again.ratio < timed.ratio { again } else { timed };
         }
@@ -87,7 +87,7 @@ mod tests {
     /// Races of contestants with these times, each with an interval of a share to both sides.
     fn raced(first: Contestant, challengers: &[(usize, bool)], ms: &[f64], unsure: f64) -> Contest {
         let of = |who: Contestant| who.map_or(10.0, |number| ms[number]);
-        let mut race = |a: Contestant, b: usize| Ok::<_, std::fmt::Error>(timed(of(a) / ms[b], unsure));
+        let mut race = |a: Contestant, b: usize| Ok::<_, std::fmt::Error>(Some(timed(of(a) / ms[b], unsure)));
         contest(first, challengers, &mut race).unwrap()
     }
 
@@ -118,7 +118,8 @@ mod tests {
             [([2.0, 0.9], Some(0), 0.9), ([2.0, 1.5], Some(1), 1.0), ([1.5, 2.0], Some(1), 1.0)]
         {
             let mut left = ratios.into_iter();
-            let mut race = |_: Contestant, _: usize| left.next().map(|ratio| timed(ratio, 0.01)).ok_or("a third race");
+            let mut race =
+                |_: Contestant, _: usize| left.next().map(|ratio| Some(timed(ratio, 0.01))).ok_or("a third race");
             let found = contest(Some(0), &[(1, true)], &mut race).unwrap();
             assert_eq!((found.winner, found.speeds[&1].0), (winner, speed));
         }
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn a_second_race_that_cannot_tell_is_no_second_win() {
         let mut left = [timed(1.4, 0.07), timed(1.5, 0.4)].into_iter();
-        let mut race = |_: Contestant, _: usize| left.next().ok_or("a third race");
+        let mut race = |_: Contestant, _: usize| left.next().map(Some).ok_or("a third race");
         assert_eq!(contest(Some(0), &[(1, true)], &mut race).unwrap().winner, Some(0));
     }
 
@@ -142,6 +143,13 @@ mod tests {
         assert_eq!(after(&[0.5, 1.0]).winner, Some(0), "it was once");
         let nobody = after(&[0.7, 0.8]);
         assert_eq!((nobody.winner, nobody.speeds[&0].0, nobody.speeds[&1].0), (None, 0.8, 0.4));
+    }
+
+    #[test]
+    fn who_cannot_be_in_it_is_left_out() {
+        let mut race = |_: Contestant, b: usize| Ok::<_, std::fmt::Error>((b != 1).then(|| timed(0.5, 0.0)));
+        let found = contest(Some(0), &[(1, true), (2, true)], &mut race).unwrap();
+        assert_eq!((found.winner, found.speeds.keys().copied().collect::<Vec<_>>()), (Some(0), vec![0, 2]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sparing_model::Error;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// One line of the journal.
@@ -48,11 +48,7 @@ impl Journal {
     pub fn open(path: &Path, search: &str, anew: bool) -> Result<Journal, Error> {
         let failed = |e: std::io::Error| Error::new(format!("{}: cannot be written ({e})", path.display()));
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
-        // A file system that knows no locks cannot be helped.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            let why = "another search is at it; wait for its end, or give another --out";
-            return Err(Error::new(format!("{}: {why}", path.display())));
-        }
+        lock(&file, path)?;
         if anew {
             file.set_len(0).map_err(failed)?;
         }
@@ -128,10 +124,30 @@ impl Journal {
         self.file.as_ref().and_then(|(_, file)| file.try_clone().ok())
     }
 
+    /// Keeps others from opening a journal that may be there, whatever it is about.
+    pub fn hold(path: &Path) -> Result<Option<File>, Error> {
+        match File::open(path) {
+            Ok(file) => lock(&file, path).map(|()| Some(file)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::new(format!("{}: cannot be read ({e})", path.display()))),
+        }
+    }
+
     fn write(&mut self, entry: &impl Serialize) -> Result<(), Error> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
         let failed = |e| Error::new(format!("{}: cannot be written ({e})", path.display()));
         file.write_all(line(entry).as_bytes()).map_err(failed)
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), Error> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let why = "another search is at it; wait for its end, or give another --out";
+            Err(Error::new(format!("{}: {why}", path.display())))
+        }
+        // A file system that knows no locks cannot be helped.
+        _ => Ok(()),
     }
 }
 
@@ -156,6 +172,30 @@ mod tests {
     }
 
     #[test]
+    fn what_was_no_number_is_not_judged_again() {
+        use crate::judge::NO_NUMBER;
+        let journal = tempfile::tempdir().unwrap();
+        let path = journal.path().join("journal");
+        let open = || Journal::open(&path, "a search", false).unwrap();
+        let third = Verdict { score: 1.0 / 3.0, lost: f64::NEG_INFINITY, ..crate::judge::EMPTY };
+        let mut first = open();
+        first.note(&Recipe::default(), 8, NO_NUMBER).unwrap();
+        first.note(&Recipe::default(), 9, third).unwrap();
+        drop(first);
+        let again = open();
+        let [broken, exact] = [8, 9].map(|rows| again.find(&Recipe::default(), rows).unwrap());
+        assert!(broken.score.is_nan());
+        assert_eq!(Verdict { score: 0.0, ..broken }, Verdict { score: 0.0, ..NO_NUMBER });
+        assert_eq!(exact, third);
+        drop(again);
+        // As earlier versions wrote it.
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("\"NaN\"", "null").replace("\"inf\"", "null")).unwrap();
+        let earlier = open().find(&Recipe::default(), 8).unwrap();
+        assert!(!earlier.within(f64::MAX) && earlier.agreement == 0.0, "{earlier:?}");
+    }
+
+    #[test]
     fn the_clock_is_asked_once() {
         let path = std::env::temp_dir().join(format!("sparing-journal-{}", std::process::id()));
         let asked = |journal: &mut Journal, ratio: f64| journal.clocked("a race", || Ok(ratio)).unwrap();
@@ -168,11 +208,16 @@ mod tests {
         let held = first.held();
         drop(first);
         assert!(open(false).is_err(), "it is still held");
+        assert!(Journal::hold(&path).is_err(), "by one only");
+        drop(held);
+        let held = Journal::hold(&path).unwrap();
+        assert!(held.is_some() && open(false).is_err(), "by whoever does not even read it");
         drop(held);
         let mut again = open(false).unwrap();
         assert_eq!((asked(&mut again, 3.5), again.len()), (1.5, 1));
         drop(again);
         assert!(open(true).unwrap().is_empty());
         std::fs::remove_file(&path).unwrap();
+        assert!(Journal::hold(&path).unwrap().is_none() && !path.exists());
     }
 }

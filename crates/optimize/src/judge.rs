@@ -24,18 +24,24 @@ const ABSENT: f64 = 4.605;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The headline metric.
+    #[serde(with = "crate::number")]
     pub score: f64,
     /// Share of the baseline's score that is lost; negative where it is better.
+    #[serde(with = "crate::number")]
     pub lost: f64,
     /// What is lost by the baseline's own belief, with 99% confidence: how much less it believes in the candidate's answers
     /// than in its own. It has less luck in it than the score, which hangs on the few rows where the two answer differently.
     /// Where there is no belief to go by (numbers, tags, spans), the score that is lost, with 99% confidence.
+    #[serde(with = "crate::number")]
     pub doubt: f64,
     /// How far `lost` may be off by luck: its standard error.
+    #[serde(with = "crate::number")]
     pub luck: f64,
     /// Mean loss (cross-entropy, squared error, nats).
+    #[serde(with = "crate::number")]
     pub loss: f64,
     /// Mean divergence from the baseline's answers.
+    #[serde(with = "crate::number")]
     pub divergence: f64,
     /// Share of rows with the baseline's answer.
     pub agreement: f64,
@@ -220,7 +226,7 @@ pub(crate) const EMPTY: Verdict = Verdict {
 };
 
 /// Of answers some of which are not numbers: nothing that is compared with them would say so.
-const NO_NUMBER: Verdict = Verdict {
+pub(crate) const NO_NUMBER: Verdict = Verdict {
     score: f64::NAN,
     lost: f64::INFINITY,
     doubt: f64::INFINITY,

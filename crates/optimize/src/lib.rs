@@ -17,6 +17,7 @@ mod elements;
 mod journal;
 mod judge;
 mod map;
+mod number;
 pub mod outcome;
 mod queue;
 mod recipe;

@@ -2,6 +2,10 @@
 
 use crate::{Gain, Interval, PartTime, Report, Verification};
 
+/// What to say of times that were not measured again with the whole.
+const SCALED: &str = "measured once more: the speed of the whole and of the model as it came is new; times of parts, techniques and other \
+                      candidates are those of the first measurement, scaled with it";
+
 impl Interval {
     fn times(self, factor: f64) -> Interval {
         Interval { low: self.low * factor, high: self.high * factor }
@@ -33,8 +37,9 @@ impl PartTime {
 }
 
 impl Report {
-    /// Puts what was measured again in the place of what was measured before. Other candidates were raced against the chosen one, or
-    /// foreseen beside it: their times go with its.
+    /// Puts what was measured again in the place of what was measured before, and says so. Other candidates were raced against the chosen
+    /// one, or foreseen beside it: their times go with its. What techniques save goes with what all save together, and stays as it was
+    /// where that is nothing: another time it may be something again.
     pub fn retime(&mut self, found: Verification, baseline_ms: f64) {
         let before = self.chosen().map_or(1.0, |chosen| chosen.time_ratio);
         let after = if self.chosen().is_some() { found.time_ratio } else { 1.0 };
@@ -47,10 +52,26 @@ impl Report {
             }
             one.time_ms = baseline_ms / one.time_ratio;
         }
-        Gain::add_up(&mut self.gains, 1.0 - 1.0 / found.time_ratio);
+        let saved = 1.0 - 1.0 / found.time_ratio;
+        if saved > 0.0 && self.gained() > 0.0 {
+            Gain::add_up(&mut self.gains, saved);
+        }
         PartTime::add_up(&mut self.parts_before, baseline_ms);
         PartTime::add_up(&mut self.parts_after, baseline_ms / found.time_ratio);
         self.verification = Some(found);
+        self.notes.retain(|note| note != SCALED);
+        self.notes.push(SCALED.into());
+    }
+
+    /// The share of the time that techniques save, all together.
+    fn gained(&self) -> f64 {
+        self.gains.iter().map(|gain| gain.time).sum()
+    }
+
+    /// Whether that is what was measured of the whole, as far as a page shows it.
+    pub(crate) fn gains_add_up(&self) -> bool {
+        let saved = |found: &Verification| 1.0 - 1.0 / found.time_ratio;
+        self.verification.as_ref().is_none_or(|found| (self.gained() - saved(found)).abs() < 0.005)
     }
 }
 
@@ -106,6 +127,18 @@ mod tests {
         assert_eq!(report.parts_before, [part(6.0), part(2.0)]);
         assert_eq!(report.parts_after.iter().map(|part| part.ms).sum::<f64>(), 4.0);
         assert_eq!(report.verification, Some(found.clone()));
+
+        // What a busy machine takes away comes back.
+        let mut moody = report.clone();
+        let share = |report: &Report| report.gains[0].time / report.gains.iter().map(|gain| gain.time).sum::<f64>();
+        let was = share(&moody);
+        for ratio in [1.03, 0.99, 1.04] {
+            moody.retime(Verification { time_ratio: ratio, ..found.clone() }, 8.0);
+            assert!((share(&moody) - was).abs() < 1e-12 && moody.gains[0].time > 0.0, "{ratio}: {:?}", moody.gains);
+            assert_eq!(moody.gains_add_up(), ratio > 1.0, "{ratio}");
+        }
+        assert!((moody.gained() - (1.0 - 1.0 / 1.04)).abs() < 1e-12);
+        assert_eq!(moody.notes.iter().filter(|note| note.contains("measured once more")).count(), 1);
 
         // Where nothing was chosen, candidates were foreseen beside the model as it came.
         report.chosen = None;

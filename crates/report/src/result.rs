@@ -22,6 +22,9 @@ pub struct Report {
     pub machine: Machine,
     /// Versions of what ran.
     pub versions: Versions,
+    /// Tells the model as it came, and the rows that only the report sees, apart from others under the same names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub marks: String,
     /// The model that was optimised.
     pub model: Model,
     /// What mattered most.
@@ -99,7 +102,8 @@ pub enum Ended {
 pub struct Gain {
     /// Its name.
     pub technique: String,
-    /// Share of the baseline's time that it saves; negative if it costs time. All together: `1 - 1 / time_ratio`.
+    /// Share of the baseline's time that it saves; negative if it costs time. All together `1 - 1 / time_ratio` of the
+    /// chosen candidate, unless that saved nothing.
     #[serde(deserialize_with = "or_nan")]
     pub time: f64,
     /// Interval of [`Gain::time`], where it was timed. One that has zero in it counts as nothing saved.

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 
 /// Threads that read requests and turn short texts into tokens.
@@ -22,6 +22,11 @@ pub(crate) const WORKERS: usize = 2;
 const HELPERS: usize = 8;
 /// Headers of a request, and their bytes.
 const HEADERS: (usize, usize) = (64, 64 << 10);
+/// Bytes that the kernel keeps for a client who has not taken them yet, as far as it grants them. Left to itself it
+/// keeps megabytes, and a third of that must be taken before a slow reader is seen to take anything (`stall.rs`).
+const UNSENT: u32 = 512 << 10;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// A server that listens and is ready to run.
 pub struct Server {
@@ -38,7 +43,7 @@ impl Server {
         let failed = |e: std::io::Error| {
             Error::new(format!("{wanted}: cannot listen there ({e}); choose another --port or --host"))
         };
-        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+        let listener = listen(wanted).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Server { app: Arc::new(App::new(settings)), listener, address })
     }
@@ -81,6 +86,17 @@ impl Server {
         }
         outcome
     }
+}
+
+/// Listens; connections have the listener's buffer.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that was stopped can be started again at once. On Windows this would let two servers listen there.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(UNSENT)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Open connections.

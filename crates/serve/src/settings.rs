@@ -58,7 +58,8 @@ pub struct Limits {
     pub patience: Duration,
     /// For headers to arrive on an open connection, since it was opened or last used.
     pub idle: Duration,
-    /// For a client to take some more of its answer, while more waits than the kernel holds.
+    /// For a client to take some more of its answer, while more waits than the kernel holds: a third of what it holds, so
+    /// some 150 to 350 kB.
     pub stall: Duration,
     /// Open connections.
     pub connections: usize,

@@ -10,8 +10,8 @@ use tokio::time::Sleep;
 
 /// A connection on which writing fails once nothing could be written for a while.
 ///
-/// Linux tells of room only when a third of a full buffer is free, so whoever takes a byte now and then, only to stay,
-/// counts as one who takes nothing.
+/// Linux tells of room only when a third of a full buffer is free (the listener bounds it), so whoever takes a byte now
+/// and then, only to stay, counts as one who takes nothing.
 pub(crate) struct Impatient {
     stream: TcpStream,
     /// How long it waits for the client.

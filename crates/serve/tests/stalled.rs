@@ -66,22 +66,19 @@ fn who_takes_a_byte_now_and_then_is_dropped_as_well() {
     });
 }
 
+/// Slower than a third of the megabytes that the kernel would keep by itself allows, and then as fast as it can.
 #[test]
 fn who_reads_slowly_gets_everything() {
-    let stall = Duration::from_secs(1);
+    let stall = Duration::from_secs(3);
     let server = server(stall);
     let one = server.get("/openapi.json").body.len();
     let (mut slow, began) = (greedy(&server), Instant::now());
-    let (mut all, mut waited) = (Vec::new(), Instant::now());
-    loop {
-        let before = all.len();
-        (&mut slow).take(500_000).read_to_end(&mut all).unwrap();
-        if all.len() == before {
-            break;
-        }
+    let mut all = Vec::new();
+    while began.elapsed() < 3 * stall {
+        (&mut slow).take(30_000).read_to_end(&mut all).unwrap();
         std::thread::sleep(Duration::from_millis(100));
-        waited = Instant::now();
     }
-    assert!(waited - began > 2 * stall, "read in {:?}: nobody had to wait", waited - began);
+    assert!(all.len() < ANSWERS * one / 2, "{} of {}: nobody had to wait", all.len(), ANSWERS * one);
+    slow.read_to_end(&mut all).unwrap();
     assert!(all.len() > ANSWERS * one, "{} of {}", all.len(), ANSWERS * one);
 }

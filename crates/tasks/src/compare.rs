@@ -15,7 +15,7 @@ pub struct Comparison {
     pub first: f64,
     /// The second's value over the shared examples.
     pub second: f64,
-    /// `second - first`.
+    /// `second - first`; NaN where the two are not of the same examples.
     pub difference: f64,
     /// Paired bootstrap interval of the difference.
     pub interval: Option<Interval>,
@@ -52,13 +52,20 @@ impl Report {
         if a.is_empty() {
             return Err(Error::new("the two reports share no examples"));
         }
-        let value = |outcomes: &[Outcome], picks: &[usize]| metric.measure(outcomes, picks, self.labels);
+        if !same_windows(self, second, &a, &b) {
+            return Err(Error::new(
+                "the two read the text in other windows (tokenizer, context or stride differ), so their losses cannot be paired",
+            ));
+        }
+        // Labels are numbers in each model's own order.
+        let first_of = |picks: &[usize]| metric.measure(&a, picks, self.labels);
+        let second_of = |picks: &[usize]| metric.measure(&b, picks, second.labels);
         let all: Vec<usize> = (0..a.len()).collect();
-        let (first_value, second_value) = (value(&a, &all), value(&b, &all));
+        let (first_value, second_value) = (first_of(&all), second_of(&all));
         if first_value.is_nan() || second_value.is_nan() {
             return Err(Error::new(format!("{} is not defined for these reports", metric.name())));
         }
-        let draws = bootstrap.draw(a.len(), 1, |picks| vec![value(&b, picks) - value(&a, picks)]);
+        let draws = bootstrap.draw(a.len(), 1, |picks| vec![second_of(picks) - first_of(picks)]);
         let right = |outcomes: &[Outcome]| -> Option<Vec<bool>> { outcomes.iter().map(Outcome::right).collect() };
         Ok(Comparison {
             metric,
@@ -70,6 +77,45 @@ impl Report {
             mcnemar: right(&a).zip(right(&b)).map(|(a, b)| mcnemar(&a, &b)),
         })
     }
+}
+
+impl Comparison {
+    /// What two reports say of a metric each, where they cannot be paired; NaN where one of them does not say.
+    pub fn apart(first: &Report, second: &Report, metric: Metric) -> Comparison {
+        let [first_value, second_value] = [first, second].map(|report| report.value(metric).unwrap_or(f64::NAN));
+        Comparison {
+            metric,
+            first: first_value,
+            second: second_value,
+            difference: f64::NAN,
+            interval: None,
+            n: first.n,
+            mcnemar: None,
+        }
+    }
+
+    /// The same for people: rows that all stay do not say that nothing ever changes, though drawing them again and again does. Of n
+    /// others up to three may, with 95% confidence.
+    pub fn widened(mut self) -> Comparison {
+        if let Some(interval) = self.interval.as_mut().filter(|i| i.low == i.high && self.metric.is_share()) {
+            let others = (3.0 / self.n.max(1) as f64).min(1.0);
+            (interval.low, interval.high) = (interval.low - others, interval.high + others);
+        }
+        self
+    }
+}
+
+/// Whether losses are of the same pieces of text: windows are numbered, and where one ends goes by the tokenizer, the context and the stride.
+fn same_windows(first: &Report, second: &Report, a: &[Outcome], b: &[Outcome]) -> bool {
+    let size = |outcome: &Outcome| match outcome {
+        Outcome::Loss { tokens, bytes, .. } => Some((*tokens, *bytes)),
+        _ => None,
+    };
+    let are_losses = a.first().is_some_and(|outcome| size(outcome).is_some());
+    // Whoever was interrupted has not seen them all.
+    let whole = first.complete && second.complete;
+    let same_number = !whole || first.examples == second.examples;
+    !are_losses || same_number && a.iter().zip(b).all(|(a, b)| size(a) == size(b))
 }
 
 /// Outcomes of the examples in both reports, in the same order.

@@ -120,7 +120,9 @@ impl Dataset {
 
     /// Reads the user's own table: CSV, TSV, JSONL, JSON or Parquet, by the file's extension (`.gz` on top is unpacked).
     pub fn table(path: &Path, columns: &Columns, select: &Select) -> Result<Dataset, Error> {
-        table::read(path, columns, select)?.renamed(&columns.renamed)?.finish(select)
+        let mut table = table::read(path, columns, select)?;
+        columns.renamed.apply(&mut table);
+        table.finish(select)
     }
 
     /// Data that comes with the program: the SST-2 development set under the name `sst2`.
@@ -160,35 +162,6 @@ impl Dataset {
     /// Leaves so many examples at most, drawn at random, in their order.
     pub fn thin(&mut self, rows: usize, seed: u64) {
         Select { sample: Some(rows), seed, ..Select::default() }.apply(&mut self.examples);
-    }
-
-    /// With the model's names for labels instead of the table's.
-    fn renamed(mut self, names: &[(String, String)]) -> Result<Dataset, Error> {
-        let mut seen = names.is_empty();
-        let mut rename = |label: &mut String| {
-            if let Some((_, new)) = names.iter().find(|(old, _)| old.trim() == label.trim()) {
-                (*label, seen) = (new.trim().to_string(), true);
-            }
-        };
-        for example in &mut self.examples {
-            match &mut example.label {
-                Label::One(text) if text.contains('|') => {
-                    let mut parts: Vec<String> = text.split('|').map(String::from).collect();
-                    parts.iter_mut().for_each(&mut rename);
-                    *text = parts.join("|");
-                }
-                Label::One(text) => rename(text),
-                Label::Many(list) => list.iter_mut().for_each(&mut rename),
-                Label::Tags { tags, .. } => tags.iter_mut().for_each(&mut rename),
-                Label::None | Label::Answers(_) => {}
-            }
-        }
-        if !seen {
-            let old: Vec<String> = names.iter().map(|(old, _)| old.clone()).collect();
-            let why = format!("no row has any of the labels that are to be renamed ({})", crate::gold::list(&old));
-            return Err(Error::new(format!("{}: {why}", self.source)));
-        }
-        Ok(self)
     }
 
     fn finish(mut self, select: &Select) -> Result<Dataset, Error> {

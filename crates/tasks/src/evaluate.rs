@@ -4,7 +4,7 @@ use crate::answer::{AnswerOptions, AnswerScorer};
 use crate::batches::{self, Progress, Unit};
 use crate::bootstrap::Bootstrap;
 use crate::encode::Encode;
-use crate::gold::what_it_does;
+use crate::gold::{plain, what_it_does};
 use crate::outcome::{Labels, Metric, Outcome};
 use crate::perplexity::LossScorer;
 use crate::report::{Report, values};
@@ -228,7 +228,7 @@ pub(crate) fn may_be_unanswerable(dataset: &Dataset) -> bool {
 /// The label that F1 is about: the task's second, wherever the model has it.
 pub(crate) fn positive(task: Task, labels: &[String]) -> usize {
     let name = task.labels().get(1);
-    let same = |label: &String| name.is_some_and(|n| n.eq_ignore_ascii_case(label));
+    let same = |label: &String| name.is_some_and(|name| plain(name) == plain(label));
     labels.iter().position(same).unwrap_or(1)
 }
 

@@ -359,5 +359,46 @@ fn comparison_of_reports() {
     assert_eq!(m.only_second as i64 - m.only_first as i64, (both.difference * 872.0).round() as i64);
     let none = first.compare(&first, Metric::Accuracy, &Bootstrap::default()).unwrap();
     assert_eq!((none.difference, none.mcnemar.unwrap().p), (0.0, 1.0));
+    // The rows that are drawn never differ; others may.
+    let ends = |found: &Comparison| found.interval.map(|i| (i.low, i.high)).unwrap();
+    assert_eq!((ends(&none), ends(&none.clone().widened())), ((0.0, 0.0), (-3.0 / 872.0, 3.0 / 872.0)));
+    assert_eq!(both.clone().widened(), both);
     assert!(first.compare(&second, Metric::Perplexity, &Bootstrap::default()).is_err());
+}
+
+#[test]
+fn each_side_is_measured_by_its_own_labels() {
+    let text = |i: usize| vec!["a"; 1 + i % 5].join(" ");
+    let gold = |i: usize| one(if i.is_multiple_of(4) { "not_equivalent" } else { "equivalent" });
+    let data = dataset(Task::Mrpc, (0..40).map(|i| example(&text(i), Some("b"), gold(i))).collect());
+    let yes = |s: &Sequence| if s.ids.len().is_multiple_of(2) { 1.0 } else { 0.0 };
+    let straight = Fake(2, |s: &Sequence, _: &[usize]| vec![0.5, yes(s)]);
+    let turned = Fake(2, |s: &Sequence, _: &[usize]| vec![yes(s), 0.5]);
+    let here = run(&straight, HeadKind::Classify, &["not_equivalent", "equivalent"], &data).unwrap();
+    let there = run(&turned, HeadKind::Classify, &["Equivalent", "Not Equivalent"], &data).unwrap();
+    for metric in [Metric::F1, Metric::Accuracy] {
+        let found = there.compare(&here, metric, &Bootstrap::default()).unwrap();
+        assert_eq!((found.first, found.difference), (here.value(metric).unwrap(), 0.0), "{metric:?}");
+        assert_eq!(found.interval.map(|i| (i.low, i.high)), Some((0.0, 0.0)));
+    }
+}
+
+#[test]
+fn losses_of_other_windows_are_not_paired() {
+    let text = (0..100).map(|i| format!("w{i}")).collect::<Vec<_>>().join(" ");
+    let data = dataset(Task::Language, vec![example(&text, None, Label::None)]);
+    let causal = architecture(HeadKind::CausalLm, &[]);
+    let uniform = Fake(1000, |_: &Sequence, rows: &[usize]| vec![0.0; rows.len() * 1000]);
+    let by = |context| {
+        let options = Options { context: Some(context), ..Options::default() };
+        evaluate(&uniform, &Words, &causal, &data, &options, &mut |_| true).unwrap()
+    };
+    let [first, same, other] = [20, 20, 24].map(by);
+    let compare = |second: &Report| first.compare(second, Metric::Perplexity, &Bootstrap::default());
+    assert!(compare(&same).unwrap().interval.is_some());
+    let told = compare(&other).unwrap_err().to_string();
+    assert!(told.contains("in other windows") && told.contains("cannot be paired"), "{told}");
+    let apart = Comparison::apart(&first, &other, Metric::Perplexity);
+    assert_eq!([apart.first, apart.second].map(f64::round), [1000.0; 2]);
+    assert!(apart.difference.is_nan() && apart.interval.is_none());
 }

@@ -167,12 +167,13 @@ impl Names {
 }
 
 /// `LABEL_3`, or the number alone.
-fn generic(label: &str, number: usize) -> bool {
+pub(crate) fn generic(label: &str, number: usize) -> bool {
     let label = plain(label);
     label.strip_prefix("label_").unwrap_or(&label) == number.to_string()
 }
 
-fn plain(label: &str) -> String {
+/// The same for all ways to write a name.
+pub(crate) fn plain(label: &str) -> String {
     label.trim().to_lowercase().replace([' ', '-'], "_")
 }
 

@@ -109,6 +109,22 @@ pub fn copied(name: &str) -> (tempfile::TempDir, String) {
     (folder, copy.display().to_string())
 }
 
+/// A model with something in this row of a tensor that is not a number.
+pub fn spoilt_in(model: &str, name: &str, row: usize) -> (tempfile::TempDir, String) {
+    use sparing_model::{Model, OwnedTensor};
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = Model::load(model.as_ref()).unwrap();
+    let table = model.weights.tensor(name).unwrap();
+    let (shape, mut values) = (table.shape.to_vec(), vec![0.0; table.len()]);
+    table.read(0, &mut values);
+    values[row * shape[1..].iter().product::<usize>()] = f32::NAN;
+    model.weights = model.weights.replace(vec![OwnedTensor::f32(name, &shape, &values)]).unwrap();
+    let path = folder.path().join("spoilt");
+    model.save(&path).unwrap();
+    (folder, path.display().to_string())
+}
+
+/// Whatever the head, the text is named, what came before it is shown, and nothing is shown for it.
 /// A file in a folder of its own.
 pub fn file(name: &str, contents: impl AsRef<[u8]>) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
 //! The numbers a program refers to, and packing them.
 
+use crate::finite;
 use crate::relative::{Buckets, Relative};
 use crate::values::Economy;
 use sparing_kernels::attention::ShareNetwork;
 use sparing_kernels::{Format, InputRounding, PackedMatrix, Team};
-use sparing_model::{Activations, Bias, Error, Integers, Linear, Matrix, Norm, NormKind, Weights, not_finite};
+use sparing_model::{Activations, Bias, Error, Integers, Linear, Matrix, Norm, NormKind, Weights};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -103,7 +104,7 @@ impl Affine {
         let wrong = scale.iter().any(|scale| !scale.is_finite());
         match wrong {
             true => Err(Error::new(format!("tensor \"{}\" makes no scale of every channel", norm.running_phi()))),
-            false => Ok(Some(Affine { scale, shift: weights.vector(&norm.bias, norm.width)? })),
+            false => Ok(Some(Affine { scale, shift: finite::vector(weights, &norm.bias, norm.width)? })),
         }
     }
 }
@@ -197,8 +198,8 @@ impl<'a> Collector<'a> {
             }
             None => NormWeights {
                 kind: norm.kind,
-                weight: self.weights.vector(&norm.weight, norm.width)?,
-                bias: self.weights.vector(&norm.bias, norm.width)?,
+                weight: finite::vector(self.weights, &norm.weight, norm.width)?,
+                bias: finite::vector(self.weights, &norm.bias, norm.width)?,
                 eps: norm.eps,
             },
         });
@@ -212,7 +213,7 @@ impl<'a> Collector<'a> {
         if let Some(number) = self.known.get(&key) {
             return Ok(*number);
         }
-        self.constants.shifts.push(self.weights.bias(bias, length)?);
+        self.constants.shifts.push(finite::bias(self.weights, bias, length)?);
         self.known.insert(key, self.constants.shifts.len() - 1);
         Ok(self.constants.shifts.len() - 1)
     }
@@ -276,12 +277,12 @@ impl Request<'_> {
         let mut bias = Vec::with_capacity(outputs);
         for (linear, plus) in &self.parts {
             bias.extend(match &linear.bias {
-                Some(bias) => weights.bias(bias, linear.outputs)?,
+                Some(bias) => finite::bias(weights, bias, linear.outputs)?,
                 None => vec![0.0; linear.outputs],
             });
             if let Some(plus) = plus {
                 let from = bias.len() - linear.outputs;
-                for (b, p) in bias[from..].iter_mut().zip(weights.vector(plus, linear.outputs)?) {
+                for (b, p) in bias[from..].iter_mut().zip(finite::vector(weights, plus, linear.outputs)?) {
                     *b += p;
                 }
             }
@@ -328,14 +329,12 @@ impl Request<'_> {
         Ok(values)
     }
 
-    /// Attention would take the largest of scores that are no numbers, and answer as if nothing were wrong.
+    /// Refuses what is no number, by its map's name.
     fn check_finite(&self, floats: &[f32]) -> Result<(), Error> {
         let mut rest = floats;
         for (linear, _) in &self.parts {
             let (own, others) = rest.split_at(linear.outputs * linear.inputs);
-            if own.iter().any(|weight| !weight.is_finite()) {
-                return Err(not_finite(&linear.weight.name()));
-            }
+            finite::check(&linear.weight.name(), own)?;
             rest = others;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! A network in softmax's place, as the kernel wants it: projections of keys and values are fused with its two maps.
 
+use crate::finite;
 use sparing_kernels::attention::{Heads, ShareNetwork as Kernel};
 use sparing_model::{Error, Linear, ShareNetwork, Weights};
 
@@ -11,10 +12,12 @@ pub(crate) fn share_network(
     heads: Heads,
 ) -> Result<Kernel, Error> {
     let matrix = |linear: &Linear| -> Result<Vec<f64>, Error> {
-        Ok(weights.matrix(linear)?.into_iter().map(f64::from).collect())
+        let numbers = weights.matrix(linear)?;
+        finite::check(&linear.weight.name(), &numbers)?;
+        Ok(numbers.into_iter().map(f64::from).collect())
     };
     let bias = |linear: &Linear| match linear.stored_bias() {
-        Some(bias) => weights.bias(bias, linear.outputs),
+        Some(bias) => finite::bias(weights, bias, linear.outputs),
         None => Ok(vec![0.0; linear.outputs]),
     };
     let (slots, width) = (network.hidden.outputs, network.hidden.inputs);

@@ -13,11 +13,15 @@ const BAR: f64 = 18.0;
 /// Letters that fit to the left of the bars.
 const LETTERS: usize = 22;
 
-const LEAD: &str = "Each technique takes its share off what the one above it left. Each was raced against the step above it; what the clock \
-                    cannot tell from nothing counts as nothing.";
+const LEAD: &str = "Each technique takes its share off what the one above it left.";
 
-const FORESEEN: &str = "Each technique takes its share off what the one above it left. The clock could not tell the steps apart on this machine: they \
-                        are what the search foresaw of them, their sum is what was measured.";
+const RACED: &str =
+    "Each was raced against the step above it; what the clock cannot tell from nothing counts as nothing.";
+
+const FORESEEN: &str = "The clock could not tell the steps apart on this machine: they are what the search foresaw of them, their sum is what \
+                        was measured.";
+
+const APART: &str = "They do not add up to the speed of the whole as it was measured last, by which it cannot be told what each of them saves.";
 
 /// One row: from how much to how much.
 struct Step<'a> {
@@ -39,8 +43,17 @@ pub(super) fn section(report: &Report) -> Option<Element> {
         figure("Time", picture("Time saved by each technique", time.collect())),
         figure("Size", picture("Bytes saved by each technique", bytes.collect())),
     ];
-    let raced = report.gains.iter().all(|gain| gain.time_interval.is_some());
-    Some(titled("Where the savings come from", if raced { LEAD } else { FORESEEN }).with(columns(pictures)))
+    let lead = format!("{LEAD} {}", basis(report));
+    Some(titled("Where the savings come from", &lead).with(columns(pictures)))
+}
+
+/// Where the shares come from.
+fn basis(report: &Report) -> &'static str {
+    match report.gains.iter().all(|gain| gain.time_interval.is_some()) {
+        _ if !report.gains_add_up() => APART,
+        true => RACED,
+        false => FORESEEN,
+    }
 }
 
 fn picture(title: &str, shares: Vec<(&str, f64)>) -> Element {
@@ -107,6 +120,17 @@ fn shortened(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_that_do_not_add_up_are_not_said_to() {
+        use crate::{Gain, Verification};
+        let said = |time: f64, time_ratio: f64| {
+            let verification = Some(Verification { time_ratio, ..Verification::default() });
+            let gains = vec![Gain { time, ..Gain::default() }];
+            basis(&Report { gains, verification, ..Report::default() })
+        };
+        assert_eq!([said(0.5, 2.0), said(0.03, 0.97), said(0.0, 1.3)], [FORESEEN, APART, APART]);
+    }
 
     #[test]
     fn steps_end_at_what_is_left() {

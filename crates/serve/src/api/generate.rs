@@ -197,6 +197,9 @@ mod tests {
     use crate::settings::{Limits, LogStyle, Settings, Source};
     use std::time::Duration;
 
+    /// Far more than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
     fn app() -> Arc<App> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/tests/fixtures/gpt2-causal-text");
         let source = Source {
@@ -224,7 +227,7 @@ mod tests {
     async fn ask(app: &Arc<App>, stream: bool) -> Response {
         let request = json!({"inputs": "the", "parameters": {"max_new_tokens": 64}, "stream": stream});
         let answer = generate(State(app.clone()), Json(serde_json::from_value(request).unwrap()));
-        let answer = tokio::time::timeout(Duration::from_secs(20), answer).await;
+        let answer = tokio::time::timeout(PATIENCE, answer).await;
         answer.expect("it waits for its turn").unwrap()
     }
 
@@ -237,11 +240,21 @@ mod tests {
         let whole: Value = serde_json::from_slice(&whole).unwrap();
         // As much as the model can: more than any channel of a few tokens would take.
         assert!(whole["details"]["generated_tokens"].as_u64() > Some(35), "{whole}");
-        let turn = app.generating.clone().acquire_owned().await;
+        // Both have been generated: what room is taken still is the stream's.
+        let turn = tokio::time::timeout(PATIENCE, app.generating.clone().acquire_owned()).await.expect("a turn ends");
+        admitted(&app, 1).await;
         assert!(app.admit(2).is_err());
         drop((turn, unread));
-        while app.admit(2).is_err() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        admitted(&app, 2).await;
+    }
+
+    /// Waits until there is room for this many inputs.
+    async fn admitted(app: &App, inputs: usize) {
+        let room = async {
+            while app.admit(inputs).is_err() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, room).await.expect("room is given back");
     }
 }

@@ -1,6 +1,7 @@
 //! Which columns are the text, the second text and the label: named by the user, or guessed and said.
 
 use super::{Cell, Table};
+use crate::Renames;
 use sparing_model::Error;
 
 /// Names of the columns; those left out are guessed.
@@ -12,8 +13,8 @@ pub struct Columns {
     pub pair: Option<String>,
     /// The label.
     pub label: Option<String>,
-    /// What the table calls a label, and what the model does.
-    pub renamed: Vec<(String, String)>,
+    /// The model's names for labels that the table calls otherwise.
+    pub renamed: Renames,
     /// Labels are nobody's business: none is looked for.
     pub texts_only: bool,
 }

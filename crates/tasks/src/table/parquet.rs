@@ -5,13 +5,15 @@ use crate::source::most_unpacked;
 use parquet::basic::Compression;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use sparing_model::Error;
+use sparing_model::{Error, guarded};
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Bytes that the rows may take however small the file is: one text again and again is a few bytes in it.
 const ALWAYS: u64 = 1 << 30;
+
+/// Bytes of a row beside its cells, and of what the allocator adds to their place.
+const ROW: u64 = size_of::<Row>() as u64 + 16;
 
 /// Reads at most `limit` rows.
 pub(crate) fn read(source: &str, path: &Path, limit: usize) -> Result<Table, Error> {
@@ -22,8 +24,8 @@ pub(crate) fn read(source: &str, path: &Path, limit: usize) -> Result<Table, Err
 
 fn read_bounded(source: &str, file: File, limit: usize, most: u64) -> Result<Table, Error> {
     // The parquet crate asserts in places where a broken file should be an error.
-    catch_unwind(AssertUnwindSafe(|| rows(source, file, limit, most)))
-        .unwrap_or_else(|_| Err(broken(source, "its pages contradict its header")))
+    guarded(|| rows(source, file, limit, most))
+        .unwrap_or_else(|why| Err(broken(source, &format!("its pages contradict its header ({why})"))))
 }
 
 fn rows(source: &str, file: File, limit: usize, most: u64) -> Result<Table, Error> {
@@ -32,6 +34,10 @@ fn rows(source: &str, file: File, limit: usize, most: u64) -> Result<Table, Erro
     let metadata = reader.metadata();
     let columns: Vec<String> =
         metadata.file_metadata().schema().get_fields().iter().map(|f| f.name().to_string()).collect();
+    // Such rows have no end but the number that the file gives, whatever that is.
+    if columns.is_empty() {
+        return Err(broken(source, "it has no columns"));
+    }
     for group in metadata.row_groups() {
         for column in group.columns() {
             let codec = match column.compression() {
@@ -61,10 +67,10 @@ fn rows(source: &str, file: File, limit: usize, most: u64) -> Result<Table, Erro
         if cells.len() != columns.len() {
             return Err(broken(source, "a row has another number of columns"));
         }
-        held += cells.iter().map(size).sum::<u64>();
+        held += ROW + cells.iter().map(size).sum::<u64>();
         if held > most {
             return Err(Error::new(format!(
-                "{source} row {}: the rows take more than {} MB, which no text of the file's size does; if they are \
+                "{source} row {}: the rows take more than {} MB, which few texts of the file's size do; if they are \
                  right, write fewer of them to a file, or write .csv",
                 i + 1,
                 most / 1_000_000
@@ -165,6 +171,28 @@ mod tests {
         let told = read(300).unwrap_err().to_string();
         assert!(told.starts_with("f row ") && told.contains(": the rows take more than 0 MB"), "{told}");
         assert_eq!(read(3000).unwrap().rows.len(), 3);
+        // Three rows of four cells.
+        let least = 3 * (ROW + 4 * size_of::<Cell>() as u64);
+        assert!(read(least).is_err());
+    }
+
+    /// The footer of a file that has nothing but a name and a number of rows, in Thrift's compact protocol.
+    #[test]
+    fn rows_without_columns_are_refused() {
+        // 2^40 of them.
+        let rows = [0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
+        let mut footer = vec![0x15, 2, 0x19, 0x1c, 0x48, 1, b'm', 0x15, 0, 0, 0x16];
+        footer.extend(rows);
+        footer.extend([0x19, 0x1c, 0x19, 0x0c, 0x16, 0, 0x16]);
+        footer.extend(rows);
+        footer.extend([0, 0]);
+        let length = (footer.len() as u32).to_le_bytes();
+        let whole = [&b"PAR1"[..], &footer, &length, b"PAR1"].concat();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        std::fs::write(&path, whole).unwrap();
+        let told = read("f", &path, 9).unwrap_err().to_string();
+        assert_eq!(told, "f: not a readable Parquet file: it has no columns");
     }
 
     #[test]

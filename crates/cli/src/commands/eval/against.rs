@@ -1,34 +1,10 @@
-//! `sparing eval --against`: the same examples, answered by another precision or another model.
+//! What came of `sparing eval --against`: as text and as JSON.
 
-use super::{EvalArgs, Watch};
-use crate::args::{MachineArgs, PrecisionArg};
 use crate::console::Out;
 use crate::failure::Failure;
 use crate::table::{Align, Table};
-use crate::{interrupt, load};
-use clap::ValueEnum;
 use serde::Serialize;
-use sparing_engine::Engine;
-use sparing_model::{AttentionPlan, HeadKind, Model};
-use sparing_tasks::{Agreement, Comparison, Dataset, Interval, Options, Progress, Report};
-
-/// What answers are compared with.
-#[derive(Debug, Clone)]
-pub enum Rival {
-    /// The same model in another precision, without economies of attention.
-    Precision(PrecisionArg),
-    /// Another model, as its plan says.
-    Model(String),
-}
-
-/// A precision's name, or else a model's.
-pub fn rival(text: &str) -> Result<Rival, String> {
-    match PrecisionArg::from_str(text, false) {
-        Ok(precision) => Ok(Rival::Precision(precision)),
-        Err(_) if text.is_empty() => Err("a precision or a model is expected".into()),
-        Err(_) => Ok(Rival::Model(text.into())),
-    }
-}
+use sparing_tasks::{Agreement, Comparison, Interval};
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -41,13 +17,16 @@ pub struct Against {
     found: Found,
 }
 
+/// Answers beside answers, or scores beside scores.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Found {
+pub enum Found {
     Agreement(Agreement),
     Scores {
         /// The other one's score first; one comparison per metric.
         comparisons: Vec<Comparison>,
+        /// What the other one has answered.
+        n: usize,
         complete: bool,
         /// Of the intervals.
         confidence: f64,
@@ -55,19 +34,9 @@ enum Found {
 }
 
 impl Against {
-    /// Asks a rival for the examples that the engine has answered with this report.
-    pub fn ask(
-        rival: &Rival,
-        args: &EvalArgs,
-        (model, engine): (&Model, &Engine),
-        dataset: &Dataset,
-        report: &Report,
-        options: &Options,
-    ) -> Result<Against, Failure> {
-        match rival {
-            Rival::Precision(precision) => in_precision(*precision, args, (model, engine), dataset, options),
-            Rival::Model(name) => of_model(name, args, model, dataset, report, options),
-        }
+    /// `model`: another one's name.
+    pub fn new(model: Option<String>, precision: &'static str, found: Found) -> Against {
+        Against { model, precision, found }
     }
 
     /// Whether everything was run.
@@ -88,71 +57,14 @@ impl Against {
                 out.line(&out.paint.strong(&title))?;
                 print_agreement(agreement, out)
             }
-            Found::Scores { comparisons, confidence, .. } => {
+            Found::Scores { comparisons, n, confidence, .. } => {
                 let name = self.model.as_deref().unwrap_or_default();
-                let n = comparisons.first().map_or(0, |one| one.n);
                 let title = format!("against {name} ({}), {n} examples{partial}", self.precision);
                 out.line(&out.paint.strong(&title))?;
                 print_scores(comparisons, *confidence, out)
             }
         }
     }
-}
-
-/// Compares the engine with one of another precision, answer by answer.
-fn in_precision(
-    precision: PrecisionArg,
-    args: &EvalArgs,
-    (model, engine): (&Model, &Engine),
-    dataset: &Dataset,
-    options: &Options,
-) -> Result<Against, Failure> {
-    let other = MachineArgs { precision: Some(precision), ..args.machine };
-    let attention = Some(AttentionPlan::default());
-    let exact = Engine::compile(model, &sparing_engine::Options { attention, ..other.options() })?;
-    let encoder = model.tokenizer()?;
-    let mut watch = Watch::new(dataset.examples.len());
-    let mut step = |p: &Progress| watch.step(p, "agreement, ");
-    let found = sparing_tasks::agreement(&exact, engine, encoder, &model.architecture, dataset, options, &mut step);
-    watch.end();
-    let found = Found::Agreement(found.map_err(interrupt::told)?);
-    Ok(Against { model: None, precision: exact.precision().name(), found })
-}
-
-/// Has another model answer the examples, and compares the scores.
-fn of_model(
-    name: &str,
-    args: &EvalArgs,
-    model: &Model,
-    dataset: &Dataset,
-    report: &Report,
-    options: &Options,
-) -> Result<Against, Failure> {
-    let told = |e: sparing_model::Error| Failure::from(e).at(format!("--against {name}"));
-    let other = load::open(name, args.model.head)?;
-    let (head, own) = (&other.architecture.head, &model.architecture.head);
-    if std::mem::discriminant(&head.kind) != std::mem::discriminant(&own.kind) {
-        return Err(Failure::new(format!("--against {name}: has another kind of head; give a model of the same task")));
-    }
-    let labelled = matches!(own.kind, HeadKind::Classify | HeadKind::MultiLabel | HeadKind::TokenClassify);
-    if labelled && head.labels.len() != own.labels.len() {
-        let counts = format!("has {} labels, where there are {} here", head.labels.len(), own.labels.len());
-        return Err(Failure::new(format!("--against {name}: {counts}; give a model of the same task")));
-    }
-    let machine = MachineArgs { precision: None, ..args.machine };
-    let engine = Engine::compile(&other, &machine.options()).map_err(told)?;
-    let mut watch = Watch::new(dataset.examples.len());
-    let mut step = |p: &Progress| watch.step(p, "the other model, ");
-    let encoder = other.tokenizer().map_err(told)?;
-    let answered = sparing_tasks::evaluate(&engine, encoder, &other.architecture, dataset, options, &mut step);
-    watch.end();
-    let answered = answered.map_err(|e| interrupt::told(e).at(format!("--against {name}")))?;
-    let compare = |value: &sparing_tasks::Value| answered.compare(report, value.metric, &options.bootstrap);
-    // A metric that is not defined for one of the two cannot be compared.
-    let comparisons = report.values.iter().filter_map(|value| compare(value).ok()).collect();
-    let confidence = options.bootstrap.confidence;
-    let found = Found::Scores { comparisons, complete: answered.complete, confidence };
-    Ok(Against { model: Some(load::short_name(name)), precision: engine.precision().name(), found })
 }
 
 fn print_agreement(a: &Agreement, out: &mut Out) -> Result<(), Failure> {
@@ -178,8 +90,9 @@ fn print_scores(comparisons: &[Comparison], confidence: f64, out: &mut Out) -> R
     let mut table = Table::new(&std::array::from_fn::<_, 5, _>(|i| (columns[i], aligned[i])));
     for one in comparisons {
         let (factor, digits, unit) = if one.metric.is_share() { (100.0, 2, "%") } else { (1.0, 4, "") };
-        let score = |x: f64| format!("{:.digits$}{unit}", factor * x);
-        let change = |x: f64| format!("{:+.digits$}", factor * x);
+        let known = |x: f64, shown: String| if x.is_finite() { shown } else { "-".to_string() };
+        let score = |x: f64| known(x, format!("{:.digits$}{unit}", factor * x));
+        let change = |x: f64| known(x, format!("{:+.digits$}", factor * x));
         let range = |i: Interval| format!("{} to {}", change(i.low), change(i.high));
         table.row([
             one.metric.name().to_string(),
@@ -192,9 +105,16 @@ fn print_scores(comparisons: &[Comparison], confidence: f64, out: &mut Out) -> R
     out.text(&table.text(out.paint))?;
     let Some(m) = comparisons.iter().find_map(|one| one.mcnemar) else { return Ok(()) };
     out.line(&format!(
-        "right here alone: {}, there alone: {}; a difference like that or larger comes by luck with p = {:.2} (McNemar)",
-        m.only_second, m.only_first, m.p
+        "right here alone: {}, there alone: {}; a difference like that or larger comes by luck with {} (McNemar)",
+        m.only_second,
+        m.only_first,
+        probability(m.p)
     ))
+}
+
+/// `p = 0.012`; nothing is impossible.
+fn probability(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".into() } else { format!("p = {p:.3}") }
 }
 
 /// Three significant digits, however small.
@@ -214,9 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn precisions_are_told_from_models() {
-        assert!(matches!(rival("int8"), Ok(Rival::Precision(PrecisionArg::Int8))));
-        assert!(matches!(rival("./int8"), Ok(Rival::Model(name)) if name == "./int8"));
-        assert!(rival("").is_err());
+    fn luck_is_never_impossible() {
+        assert_eq!([0.0, 0.0009, 0.0041, 1.0].map(probability), ["p < 0.001", "p < 0.001", "p = 0.004", "p = 1.000"]);
     }
 }

@@ -6,6 +6,7 @@ mod certify;
 mod guess;
 mod predictions;
 mod report;
+mod rival;
 mod running;
 
 use crate::args::{ColumnArgs, MachineArgs, ModelArgs, positive, split, task};
@@ -14,10 +15,11 @@ use crate::console::{self, Out};
 use crate::failure::Failure;
 use crate::load::{self, BUILTIN};
 use crate::{interrupt, progress};
-use against::{Against, Rival};
+use against::Against;
 use certify::CertifyArgs;
 use clap::Args;
 use report::Summary;
+use rival::{Ready, Rival};
 use running::Running;
 use sparing_engine::Engine;
 use sparing_model::{Executor, Model};
@@ -36,7 +38,7 @@ Examples:
   sparing eval MODEL --task mrpc --data glue/MRPC   the task's folder, or the one above it
   sparing eval MODEL --data mine.csv --text review --label stars
   sparing eval MODEL --task sst2 --precision int8 --against f32
-  sparing eval optimized --data mine.csv --against MODEL            is the cheaper one as good on other rows?
+  sparing eval fast --data other.csv --against MODEL                is fast as good on other rows?
   sparing eval MODEL --task sst2 --attention graded:0.4             values where they matter
   sparing eval MODEL --task sst2 --precision int8 --certify 0.99    exact where int8 is unsure
   sparing eval MODEL --task squad --data dev-v1.1.json --limit 500 --predictions answers.jsonl")]
@@ -72,7 +74,7 @@ pub struct EvalArgs {
     seed: u64,
 
     /// Also compare with this precision's answers (f32 is the exact model), or with another model: are its scores better, or is it luck?
-    #[arg(long, value_name = "PRECISION|MODEL", value_parser = against::rival)]
+    #[arg(long, value_name = "PRECISION|MODEL", value_parser = rival::rival)]
     against: Option<Rival>,
 
     /// Write what came of every example, one JSON object per line
@@ -121,16 +123,19 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
     }
     let engine = Engine::compile(&model, &args.attention.apply(args.machine.options(), &model)?)?;
     let options = options(args);
+    let rival = args.against.as_ref().map(|rival| Ready::new(rival, args, &model, &dataset)).transpose()?;
     let report = score(args, &engine, &model, &dataset, &options)?;
-    let against = match &args.against {
-        Some(rival) if report.complete => {
-            Some(Against::ask(rival, args, (&model, &engine), &dataset, &report, &options)?)
-        }
-        _ => None,
+    let rival = rival.filter(|_| report.complete);
+    let asked = rival.map(|rival| rival.ask((&model, &engine), &dataset, &report, &options)).transpose();
+    // Whatever became of the other, this one's scores are there to be seen.
+    let (against, failure) = match asked {
+        Ok(against) => (against, None),
+        Err(failure) => (None, Some(failure)),
     };
     let complete = report.complete && against.as_ref().is_none_or(Against::is_complete);
     let summary = Summary::new(name(args), &dataset, &engine, report, against);
-    show(args, &summary, complete)
+    show(args, &summary, complete)?;
+    failure.map_or(Ok(()), Err)
 }
 
 /// What to call the model.

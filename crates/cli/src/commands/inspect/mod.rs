@@ -39,8 +39,8 @@ Examples:
   sparing inspect MODEL \"a funny film\" --attention mca:0.4   what is spent on every token
   sparing inspect \"a funny film\" --attention mca:0.4 --svg v.svg   drawn; the built-in model
 
-What --attention saves at a length is known for chosen keys; the rest goes by the text, and needs one, or --data. A text in
-MODEL's place has spaces.")]
+What --attention saves at a length is known for chosen keys; the rest goes by the text, and needs
+one, or --data. A text in MODEL's place has spaces.")]
 pub struct InspectArgs {
     #[command(flatten)]
     model: ModelOrShapeArgs,

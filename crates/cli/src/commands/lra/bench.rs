@@ -27,7 +27,7 @@ use std::time::Instant;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing bench attention                                 all mechanisms at 1024, 2048 and 4096 tokens
+  sparing bench attention                                 all mechanisms at 1K, 2K and 4K tokens
   sparing bench attention --attention local,linear --length 4096 --repeats 11
   sparing bench attention --length 1024,4096,16384 --device cuda -o md
   sparing lra bench -o json                               the same command by its other name")]

@@ -1,7 +1,8 @@
-//! Panics as errors, where others have to go on.
+//! Panics as errors, where others have to go on. They are told as well, with their place: unlike those of a library over
+//! a broken file (`sparing_model::guarded`) they are defects, or a GPU that is lost.
 
-use crate::failure::{UNWINDING, panic_text};
-use sparing_model::Error;
+use crate::failure::UNWINDING;
+use sparing_model::{Error, panic_text};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 

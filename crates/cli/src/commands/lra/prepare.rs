@@ -20,7 +20,7 @@ use std::path::PathBuf;
 Examples:
   sparing lra prepare listops --out lra
   sparing lra prepare image text --data data --out lra
-  sparing lra prepare listops --min-length 4 --length 30 --examples 2000 --out short   for a try-out")]
+  sparing lra prepare listops --min-length 4 --length 30 --examples 2000 --out short")]
 pub struct PrepareArgs {
     /// listops, text, wikipedia-retrieval, image, pathfinder, path-x
     #[arg(value_name = "TASK", required = true, value_parser = super::task)]

@@ -26,8 +26,8 @@ Examples:
   sparing lra train listops --attention full,local,linear --data lra --out runs --device cuda
   sparing lra train listops --attention mine.json --config mine-too.json --data lra --out runs
   sparing lra train text --attention all --steps 2000 --data lra --out runs --device cuda
-  sparing lra train text --attention all --until 500 --data lra --out runs    stops early; goes on when asked again
-  sparing lra train image text --attention linear --seconds 300 --data lra --out runs   the same by the clock")]
+  sparing lra train text --attention all --until 500 --data lra --out runs    stops early, goes on
+  sparing lra train image text --attention linear --seconds 300 --data lra --out runs")]
 pub struct TrainArgs {
     /// listops, text, wikipedia-retrieval, image, pathfinder, path-x
     #[arg(value_name = "TASK", required = true, value_parser = super::task)]

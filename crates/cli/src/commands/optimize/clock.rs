@@ -1,10 +1,11 @@
 //! What the clock says of candidates: who is fastest, by how much, and where the time goes.
 
 use super::OptimizeArgs;
+use super::choose::unseen;
 use super::data::Data;
-use super::finish::unseen;
+use super::found::Found;
 use super::saved::Measured;
-use super::searching::{Found, Work};
+use super::searching::Work;
 use crate::failure::Failure;
 use crate::interrupt;
 use indicatif::ProgressBar;
@@ -27,6 +28,8 @@ const SURELY: f64 = 1.5;
 pub struct Raced {
     pub contest: Contest,
     pub scored: BTreeMap<usize, (Scores, u64)>,
+    /// Who could not be in it: their answers to some unseen rows are no numbers.
+    pub broken: Vec<usize>,
 }
 
 /// Has the best candidate defend its place against all that are shown, two at a time and in turns.
@@ -47,30 +50,32 @@ pub fn contest(
         let model = found.model(number, work)?;
         Ok((Engine::compile(&model, &args.engine())?, model))
     };
-    let mut scored = BTreeMap::new();
+    let (mut scored, mut broken) = (BTreeMap::new(), Vec::new());
     // The defender, and the last challenger: who won is one of the two. Those who meet again do so with engines made anew.
     let mut known: Vec<(usize, Engine)> = Vec::new();
-    let mut race = |defender: Contestant, challenger: usize| -> Result<Timed, Failure> {
+    let mut race = |defender: Contestant, challenger: usize| -> Result<Option<Timed>, Failure> {
         let again = known.iter().any(|(number, _)| *number == challenger);
         known.retain(|(number, _)| Some(*number) == defender && !again);
         if let (Some(defender), true) = (defender, known.is_empty()) {
             known.push((defender, compiled(defender)?.0));
         }
         let (engine, model) = compiled(challenger)?;
+        if !again {
+            bar.inc(1);
+            let answered = match executor(work.elsewhere, &model)? {
+                Some(executor) => unseen(args, data, &*executor, &model)?,
+                None => unseen(args, data, &engine, &model)?,
+            };
+            let Some(answered) = answered else {
+                broken.push(challenger);
+                return Ok(None);
+            };
+            scored.insert(challenger, (answered, model.weights.size_in_bytes() as u64));
+        }
         let defending = known.first().map_or(&work.baseline, |(_, engine)| engine);
         let timed = work.watch.race(defending, &engine, ROUNDS)?;
-        if again {
-            known.push((challenger, engine));
-            return Ok(timed);
-        }
-        let answered = match executor(work.elsewhere, &model)? {
-            Some(executor) => unseen(args, data, &*executor, &model)?,
-            None => unseen(args, data, &engine, &model)?,
-        };
-        scored.insert(challenger, (answered, model.weights.size_in_bytes() as u64));
         known.push((challenger, engine));
-        bar.inc(1);
-        Ok(timed)
+        Ok(Some(timed))
     };
     let contest = defend(found.best, &all, &mut race)?;
     let close = |number: usize| settings.focus == Focus::Speed && found.tried[number].foreseen < SURELY;
@@ -80,7 +85,7 @@ pub fn contest(
         })?,
         false => contest,
     };
-    Ok(Raced { contest, scored })
+    Ok(Raced { contest, scored, broken })
 }
 
 /// Candidates that are timed: the best of the rest at every speed, and those that may be the fastest after all.

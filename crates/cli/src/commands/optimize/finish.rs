@@ -1,15 +1,15 @@
 //! From what was tried to a saved model and its report.
 
+use super::choose::{Chosen, choose};
 use super::data::Data;
+use super::found::{Ended, Found};
 use super::notes::notes;
 use super::place::Begun;
-use super::saved;
-use super::searching::{Ended, Found, Work};
-use super::{OptimizeArgs, clock, name};
+use super::searching::Work;
+use super::{OptimizeArgs, clock, name, resume, saved};
 use crate::failure::Failure;
 use crate::{interrupt, load, machine, progress};
-use sparing_engine::Engine;
-use sparing_model::{Executor, HeadKind, Model};
+use sparing_model::{HeadKind, Model};
 use sparing_optimize::{Recipe, Settings, Verdict, answers, outcome};
 use sparing_report::{BaseCard, Candidate, Focus, Interval, Metric, Report, Task, Versions};
 use sparing_tasks::Report as Scores;
@@ -29,15 +29,7 @@ pub fn finish(
     begun: &Begun,
 ) -> Result<(Report, PathBuf), Failure> {
     let bar = progress::bar(clock::shown(&found, settings, work).len() as u64 + 3, "measurements");
-    let mut raced = clock::contest(args, data, settings, work, &found, &bar)?;
-    found.best = raced.contest.winner;
-    bar.suspend(|| work.store(settings, &mut found))?;
-    raced.contest.winner = found.best;
-    let recipe = found.best.map_or_else(Recipe::default, |best| found.tried[best].recipe.clone());
-    let model = match found.best {
-        Some(best) => found.model(best, work)?,
-        None => work.shop.make(&recipe)?.into(),
-    };
+    let Chosen { raced, recipe, model, engine, answered } = choose(args, data, settings, work, &mut found, &bar)?;
     bar.set_message("saving");
     let (place, taken) = begun.save(args, &model)?;
     found.notes.extend(taken);
@@ -47,7 +39,6 @@ pub fn finish(
     score(&mut baseline, before, before, args);
     (baseline.time_ratio, baseline.bytes) = (1.0, work.shop.model.weights.size_in_bytes() as u64);
     (baseline.meets_budget, baseline.memory_bytes) = (true, Some(work.baseline.weight_bytes() as u64));
-    let engine = Engine::compile(&model, &args.engine())?;
     let mut candidates: Vec<Candidate> = Vec::new();
     for (number, tried) in found.tried.iter().enumerate() {
         let mut one = candidate(&format!("candidate {}", number + 1), &tried.recipe, work, tried.verdict.score);
@@ -64,10 +55,12 @@ pub fn finish(
                 _ => "; given up, for by the clock it is slower than without what is chosen while it runs",
             };
         }
+        if found.broken.contains(&number) {
+            one.what += "; left out, for its answers to some unseen rows are no numbers";
+        }
         one.meets_budget = outcome::good_enough(tried, settings.focus, settings.budget);
-        if Some(number) == found.best {
-            // It answers in the engine, as it will.
-            score(&mut one, before, &unseen(args, data, &engine, &model)?, args);
+        if let Some(after) = answered.as_ref().filter(|_| Some(number) == found.best) {
+            score(&mut one, before, after, args);
             one.bytes = model.weights.size_in_bytes() as u64;
         } else if let Some((after, bytes)) = raced.scored.get(&number) {
             score(&mut one, before, after, args);
@@ -98,6 +91,7 @@ pub fn finish(
         seconds: Some(begun.at.elapsed().as_secs_f64()),
         machine: here(),
         versions: versions(),
+        marks: resume::marks(work.shop.model, &[&data.unseen])?,
         model: described(args, work.shop.model),
         focus: settings.focus,
         budget: settings.budget,
@@ -157,7 +151,7 @@ fn own_card(name: &str) -> BaseCard {
 }
 
 /// What ran. Packagers say the commit in SPARING_COMMIT when they build.
-fn versions() -> Versions {
+pub fn versions() -> Versions {
     let training = if cfg!(feature = "train") { ", with training" } else { "" };
     let build = if cfg!(debug_assertions) { "with checks, slower" } else { "optimised" };
     Versions {
@@ -184,11 +178,6 @@ pub fn as_it_came(args: &OptimizeArgs, data: &Data, work: &Work<'_>) -> Result<S
         ))),
         _ => Ok(answered),
     }
-}
-
-/// All answers on rows that the search never saw.
-pub fn unseen(args: &OptimizeArgs, data: &Data, executor: &dyn Executor, model: &Model) -> Result<Scores, Failure> {
-    Ok(answers(executor, model, &data.unseen, &args.evaluation(), &mut || false)?)
 }
 
 /// A saved model that does not do what the search said, or is not as large as its own copy, is a defect.
@@ -226,22 +215,18 @@ fn score(candidate: &mut Candidate, before: &Scores, after: &Scores, args: &Opti
     candidate.interval = value.interval.map(interval);
     // Answers that have no score (all the same, where a correlation is asked for) cannot be compared; others still can.
     let change = before.compare(after, value.metric, &args.evaluation().bootstrap).ok();
-    candidate.change = change.and_then(|change| change.interval).map(interval);
-    // Rows that all stay do not say that nothing ever changes: of n others up to three may, with 95% confidence.
-    if let Some(change) = candidate.change.as_mut().filter(|i| i.low == i.high && value.metric.is_share()) {
-        let others = 3.0 / after.n.max(1) as f64;
-        (change.low, change.high) = (change.low - others, change.high + others);
-    }
+    candidate.change = change.and_then(|change| change.widened().interval).map(interval);
 }
 
 /// What was given up is on no frontier.
 fn mark_frontier(candidates: &mut [Candidate], found: &Found, work: &Work<'_>) {
     let sign = if work.judge.metric().higher_is_better() { 1.0 } else { -1.0 };
     let points: Vec<_> = candidates.iter().map(|c| (sign * c.search_score, c.time_ratio, c.bytes)).collect();
+    let stays = |number: usize| found.tried[number].pays && !found.broken.contains(&number);
     let points: Vec<_> =
-        points.into_iter().zip(&found.tried).map(|(p, t)| if t.pays { p } else { (f64::MIN, p.1, p.2) }).collect();
-    for ((one, on), tried) in candidates.iter_mut().zip(outcome::frontier(&points)).zip(&found.tried) {
-        one.on_frontier = on && tried.pays;
+        (0..).zip(points).map(|(number, p)| if stays(number) { p } else { (f64::MIN, p.1, p.2) }).collect();
+    for (number, (one, on)) in candidates.iter_mut().zip(outcome::frontier(&points)).enumerate() {
+        one.on_frontier = on && stays(number);
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod again;
 mod asked;
+mod choose;
 mod clock;
 mod data;
 mod finish;
+mod found;
 mod notes;
 mod place;
 #[cfg(feature = "train")]
@@ -43,20 +45,20 @@ use tutor::TutorArgs;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing optimize                                                    the built-in model on the built-in data
-  sparing optimize MODEL --data mine.csv --text review --label stars --max-loss 1% --out fast   your own table
-  sparing optimize MODEL --task sst2 --data glue --out fast           at most 0.5% worse, as fast as possible
-  sparing optimize MODEL --task mrpc --data glue --out small --focus size --max-loss 1%
-  sparing optimize MODEL --task rte --data glue --out f32 --economies blocks,heads,width,tokens   all in f32
-  sparing optimize MODEL --task sst2 --data glue --out paper --strategy paper   the published method
-  sparing optimize MODEL --task mrpc --data glue --out tuned --recover --device cuda   train in between, and go further
+  sparing optimize                                              the built-in model and data
+  sparing optimize MODEL --data mine.csv --text review --label stars --max-loss 1% --out fast
+  sparing optimize MODEL --task sst2 --data glue --out fast     a GLUE task, at most 0.5% worse
+  sparing optimize MODEL --data mine.csv --out small --focus size --max-loss 1%
+  sparing optimize MODEL --data mine.csv --out f32 --economies blocks,heads,width,tokens
+  sparing optimize MODEL --data mine.csv --out paper --strategy paper      the published method
+  sparing optimize MODEL --data mine.csv --out tuned --recover --train more.csv --device cuda
 
-After Ctrl-C the best model so far is written; after that or a kill, the same command with --resume goes on.
-If the machine was busy, the same command with --again measures the result once more.
+After Ctrl-C the best model so far is written; after that or a kill, the same command with --resume
+goes on. If the machine was busy, the same command with --again measures the result once more.
 
-Exit codes: 0 a model was saved and measured, even if the search was stopped or a training failed (report.json and
---json: `ended` is whole, stopped or failed; `verdict` is within if it keeps the budget), 1 error, 2 wrong usage, 130
-interrupted before anything was found.")]
+Exit codes: 0 a model was saved and measured, even if the search was stopped or a training failed
+(report.json and --json: `ended` is whole, stopped or failed; `verdict` is within if it keeps the
+budget), 1 error, 2 wrong usage, 130 interrupted before anything was found.")]
 pub struct OptimizeArgs {
     #[command(flatten)]
     model: ModelArgs,
@@ -74,8 +76,8 @@ pub struct OptimizeArgs {
     resume: bool,
 
     /// Search nothing: measure what is in --out once more and renew its report. For the same command as before, when a machine that was busy
-    /// no longer is
-    #[arg(long, conflicts_with_all = ["overwrite", "resume"])]
+    /// no longer is; nothing comes of its --overwrite or --resume then
+    #[arg(long)]
     again: bool,
 
     /// What matters most

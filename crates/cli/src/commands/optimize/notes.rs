@@ -2,8 +2,9 @@
 
 use super::data::Data;
 use super::finish::{SIDES, came_in_fewer_bits};
+use super::found::Found;
 use super::saved::Measured;
-use super::searching::{Found, Work};
+use super::searching::Work;
 use sparing_model::Precision;
 use sparing_optimize::{Recipe, Settings, Tried, Verdict, outcome};
 use sparing_report::Focus;
@@ -65,6 +66,8 @@ fn none(found: &Found, settings: &Settings) -> &'static str {
         }
     } else if within().any(|number| pays(&number) && found.is_kept(number)) {
         "what is within the budget is slower by the clock than the model as it came"
+    } else if within().any(|number| pays(&number) && found.broken.contains(&number)) {
+        "what is within the budget answers some unseen rows with what is no number"
     } else {
         "what is within the budget was trained to be judged and not kept"
     }

@@ -1,7 +1,8 @@
 //! Rounds of economising and fine-tuning: each goes further than answers would allow, and training brings them back.
 
 use super::data::Data;
-use super::searching::{Ended, Found, Work};
+use super::found::{Ended, Found};
+use super::searching::Work;
 use super::teller::Teller;
 use super::tutor::{AnalysisArg, Tutor};
 use super::{OptimizeArgs, searching};
@@ -89,15 +90,8 @@ pub fn search(
         Ended::Whole => recover(args, data, settings, work, tutor, found),
         _ => found,
     };
-    found.best = best(&found, settings);
+    found.best = found.best_kept(settings);
     Ok(found)
-}
-
-/// The best of what can be saved: a trial that was trained and judged, but not kept, cannot.
-fn best(found: &Found, settings: &Settings) -> Option<usize> {
-    let kept: Vec<usize> = (0..found.tried.len()).filter(|number| found.is_kept(*number)).collect();
-    let candidates: Vec<Tried> = kept.iter().map(|number| found.tried[*number].clone()).collect();
-    outcome::best(&candidates, settings.focus, settings.budget).map(|best| kept[best])
 }
 
 /// Economises and trains in turns, beginning with what a search found; adds what was tried.

@@ -3,6 +3,7 @@
 use super::OptimizeArgs;
 use super::data::Data;
 use crate::failure::Failure;
+use crate::interrupt;
 use serde::{Deserialize, Serialize};
 use sparing_engine::Engine;
 use sparing_model::Model;
@@ -71,7 +72,14 @@ pub fn measure(args: &OptimizeArgs, place: &Path, baseline: &Model, data: &Data)
     let saved = Model::load(place)?;
     let first = Engine::compile(baseline, &args.engine())?;
     let second = Engine::compile(&saved, &args.engine())?;
-    let report = answers(&second, &saved, &data.unseen, &args.evaluation(), &mut || false)?;
+    // A result that is being finished is measured whatever comes; one that is only measured again need not be.
+    let left = || args.again && interrupt::asked();
+    let answered = answers(&second, &saved, &data.unseen, &args.evaluation(), &mut || left());
+    if left() {
+        // Whoever waits for this process has heard Ctrl-C too.
+        return Err(Failure::Told);
+    }
+    let report = answered?;
     let timed = race(args, baseline, data, &first, &second)?;
     let measured = Measured {
         score: report.values.first().map_or(f64::NAN, |value| value.value),

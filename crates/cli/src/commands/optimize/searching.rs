@@ -2,6 +2,7 @@
 
 use super::OptimizeArgs;
 use super::data::Data;
+use super::found::{Ended, Found};
 use super::teller::Teller;
 use crate::commands::calibrate::collect;
 use crate::console::Paint;
@@ -10,14 +11,13 @@ use crate::{console, interrupt, progress};
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Bits, Mca, Model, Precision};
 use sparing_optimize::{
-    Costs, Economy, Elsewhere, Event, GivenUp, Journal, Judge, Prices, Recipe, Search, Settings, Stopwatch, Strategy,
-    Tried, Tune, Workshop,
+    Costs, Economy, Elsewhere, Event, Journal, Judge, Prices, Recipe, Search, Settings, Site, Stopwatch, Strategy,
+    Tried, Tune, Workshop, outcome, without_intervals,
 };
-use sparing_optimize::{Site, outcome, without_intervals};
 use sparing_quantize::calibrate;
 use sparing_report::Focus;
 use sparing_tasks::Dataset;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Texts that values are calibrated with: there is little to learn, and it is soon learnt.
@@ -38,86 +38,6 @@ pub struct Work<'a> {
     pub watch: Stopwatch,
     pub costs: Costs,
     pub baseline: Engine,
-}
-
-/// What a search found.
-pub struct Found {
-    pub tried: Vec<Tried>,
-    /// Index of the best; `None` if nothing is good enough.
-    pub best: Option<usize>,
-    pub ended: Ended,
-    /// What did not pay by the clock.
-    pub given_up: Vec<GivenUp>,
-    /// What else there is to say of it.
-    pub notes: Vec<String>,
-    /// Candidates that are there as they will be saved, by index: those that were fine-tuned, and what the best was made into.
-    pub made: BTreeMap<usize, Arc<Model>>,
-    /// What it knows of recipes, as they are without training.
-    #[cfg_attr(not(feature = "train"), allow(dead_code))]
-    pub journal: Journal,
-}
-
-/// How a search came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// There was nothing left to try.
-    Whole,
-    /// It was asked to stop.
-    Stopped,
-    /// A training failed, and this is why.
-    #[cfg_attr(not(feature = "train"), allow(dead_code))]
-    Failed(String),
-}
-
-impl Ended {
-    /// What to say at once, before the best so far is finished.
-    pub fn at_once(&self) -> Option<String> {
-        match self {
-            Ended::Whole => None,
-            Ended::Stopped => Some(
-                "stopped: finishing the best so far (Ctrl-C again leaves at once); --resume goes on with the search"
-                    .into(),
-            ),
-            Ended::Failed(why) => Some(format!("fine-tuning failed: {why}; finishing the best so far")),
-        }
-    }
-
-    /// What to say in the report.
-    pub fn note(&self) -> Option<String> {
-        match self {
-            Ended::Whole => None,
-            Ended::Stopped => {
-                Some("the search was stopped before its end; the same command with --resume goes on".into())
-            }
-            Ended::Failed(why) => Some(format!(
-                "fine-tuning failed: {why}; what was found before is saved, and the same command with --resume goes on"
-            )),
-        }
-    }
-
-    /// The same for scripts, and what failed.
-    pub fn told(&self) -> (sparing_report::Ended, Option<String>) {
-        match self {
-            Ended::Whole => (sparing_report::Ended::Whole, None),
-            Ended::Stopped => (sparing_report::Ended::Stopped, None),
-            Ended::Failed(why) => (sparing_report::Ended::Failed, Some(why.clone())),
-        }
-    }
-}
-
-impl Found {
-    /// Whether a candidate can be made as it was judged.
-    pub fn is_kept(&self, number: usize) -> bool {
-        !self.tried[number].trained || self.made.contains_key(&number)
-    }
-
-    /// A candidate as it will be saved.
-    pub fn model(&self, number: usize, work: &Work<'_>) -> Result<Arc<Model>, Failure> {
-        match self.made.get(&number) {
-            Some(model) => Ok(model.clone()),
-            None => Ok(Arc::new(work.shop.make(&self.tried[number].recipe)?)),
-        }
-    }
 }
 
 impl<'a> Work<'a> {
@@ -219,7 +139,8 @@ impl<'a> Work<'a> {
             console::note(&note);
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
-        Ok(Found { tried, best, ended, given_up, notes: Vec::new(), made: BTreeMap::new(), journal })
+        let (made, broken) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Found { tried, best, ended, given_up, notes: Vec::new(), made, broken, journal })
     }
 
     /// Where size matters: the best candidate once more with its maps in int8, which take a quarter of the memory of floats. It
@@ -254,6 +175,9 @@ impl<'a> Work<'a> {
         }
         let maps = Bits { embeddings: None, head: None, ..Bits::all(8) };
         for recipe in [Bits::all(8), maps].map(|bits| Recipe { bits: Some(bits), ..came.clone() }) {
+            if found.is_left_out(&recipe) {
+                continue;
+            }
             let stored = self.shop.make(&recipe)?;
             let is_smaller = stored.weights.size_in_bytes() < model.weights.size_in_bytes();
             if !is_smaller || self.instead("stored in 8 bits", (settings, found), best, recipe, stored)? != Some(false)
@@ -362,19 +286,4 @@ pub fn sequences(
     let limit = limit(model, args);
     let encode = |e: &sparing_tasks::Example| Ok(tokenizer.encode(&e.text, e.pair.as_deref(), limit)?.sequence);
     dataset.examples.iter().map(encode).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Ended;
-
-    #[test]
-    fn a_failure_is_not_called_a_stop() {
-        let told = |ended: &Ended| [ended.at_once(), ended.note()].map(Option::unwrap_or_default);
-        assert_eq!(told(&Ended::Whole), ["", ""]);
-        assert!(told(&Ended::Stopped).iter().all(|text| text.contains("stopped") && text.contains("--resume")));
-        let failed = told(&Ended::Failed("no space left".into()));
-        assert!(failed.iter().all(|text| text.contains("failed: no space left") && !text.contains("stopped")));
-        assert!(failed[1].contains("--resume"), "{failed:?}");
-    }
 }

@@ -26,10 +26,10 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing quantize MODEL --out small                                8 bits, no data needed
-  sparing quantize MODEL --out small --task sst2 --calibrate glue   calibrated on the train part, scored on dev
+  sparing quantize MODEL --out small                            8 bits, no data needed
+  sparing quantize MODEL --out small --task sst2 --calibrate glue         fitted to its train part
+  sparing quantize MODEL --out mine --calibrate mine.csv --text review --label stars
   sparing quantize MODEL --out tiny --bits embeddings=4,attention=8,ffn=6,head=8
-  sparing quantize MODEL --out mine --calibrate mine.csv --text review --label stars   calibrated on some, scored on the rest
   sparing quantize MODEL --out fixed --task sst2 --calibrate glue --activations static")]
 pub struct QuantizeArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision

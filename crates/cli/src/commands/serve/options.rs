@@ -23,7 +23,7 @@ Examples:
   sparing serve MODEL --precision int8 --port 8080
   sparing serve --model reviews=DIR --model vectors=org/name
 
-  curl 127.0.0.1:3000/predict -H 'content-type: application/json' -d '{\"inputs\": \"a joy from start to end\"}'
+  curl 127.0.0.1:3000/predict -H 'content-type: application/json' -d '{\"inputs\": \"a joyful film\"}'
 
 Environment:
   SPARING_API_KEY    the same as --api-key, without showing it in the list of processes")]

@@ -19,9 +19,8 @@ use sparing_train::{Distill, Mapping, Prepared, StudentShape, Teaching, Wanted, 
 #[command(after_help = "\
 Examples:
   sparing train distill --teacher sst2-model --layers 3 --task sst2 --data glue --out small
-  sparing train distill --teacher T --layers 4 --width 312 --heads 12 --ffn 1200 --hidden 1 --attention-mse 1 \\
-      --task mrpc --data glue --out tiny                                       TinyBERT's shape and losses
-  sparing train distill --teacher T --share --soft 0.9 --hard 0.1 --temperature 4 --task rte --data glue --out shared
+  sparing train distill --teacher T --layers 4 --width 312 --ffn 1200 --task rte --data D --out tiny
+  sparing train distill --teacher T --share --soft 0.9 --hard 0.1 --task rte --data glue --out one
   sparing train distill --teacher T --student S --task sst2 --data glue --out S2")]
 pub struct DistillArgs {
     /// The model to learn from: a directory or Hub id, fine-tuned on the task

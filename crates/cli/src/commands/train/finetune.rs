@@ -18,14 +18,15 @@ use std::path::PathBuf;
 /// answers. After every epoch the dev set is scored, the best model is kept, and what was written is scored once more
 /// with the engine.
 #[derive(Debug, Args)]
+#[command(mut_arg("max_tokens", |arg| arg.help("Cut texts to this many tokens, special tokens included [default: --positions, else 128]")))]
 #[command(after_help = "\
 Examples:
   sparing train finetune MODEL --task sst2 --data glue --out sst2-model
-  sparing train finetune MODEL --task mrpc --data glue/MRPC --out mrpc --epochs 5 --lr 3e-5 --seed 0,1,2,3,4
-  sparing train finetune MODEL --data mine.csv --text review --label stars --out mine     a tenth is held out
-  sparing train finetune MODEL --task sst2 --data glue --out int8-model --bits 8          ready for int8
-  sparing train finetune MODEL --task sst2 --data glue --out lean --attention exact,drop=0.7  learns to do with fewer tokens
-  sparing train finetune MODEL --data reviews.jsonl --window 256 --positions 1024 --max-tokens 1024 --out long   long texts
+  sparing train finetune MODEL --task mrpc --data glue/MRPC --out mrpc --lr 3e-5 --seed 0,1,2,3,4
+  sparing train finetune MODEL --data mine.csv --text review --label stars --out mine
+  sparing train finetune MODEL --task sst2 --data glue --out int8-model --bits 8   ready for int8
+  sparing train finetune MODEL --task sst2 --data glue --out lean --attention exact,drop=0.7
+  sparing train finetune MODEL --data long.jsonl --window 256 --positions 1024 --out windows
 Ctrl-C saves and stops; the same command with --resume goes on.")]
 pub struct FinetuneArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision
@@ -51,6 +52,13 @@ pub struct FinetuneArgs {
     quantize: QuantizeArgs,
 }
 
+impl FinetuneArgs {
+    /// The most tokens of a text. Whoever asks for positions has texts for them.
+    fn tokens(&self) -> usize {
+        self.how.max_tokens.or(self.windows.positions).unwrap_or(self.how.tokens())
+    }
+}
+
 /// A model for longer texts.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Windows")]
@@ -60,7 +68,8 @@ pub struct WindowArgs {
     #[arg(long, value_name = "N")]
     window: Option<usize>,
 
-    /// Repeat the position table so that texts of N tokens fit; see --max-tokens too [default: as it is]
+    /// Repeat the position table so that texts of N tokens fit, and cut them to N if --max-tokens says nothing else
+    /// [default: as it is]
     #[arg(long, value_name = "N", value_parser = positive)]
     positions: Option<usize>,
 }
@@ -142,7 +151,7 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
         dev: Some(&dev),
         options,
         seeds: args.how.seed.clone(),
-        max_tokens: Some(args.how.tokens()),
+        max_tokens: Some(args.tokens()),
         attention: args.economy.attention.clone(),
         quantization: args.quantize.rounding(),
         device,
@@ -150,4 +159,28 @@ pub fn finetune(args: &FinetuneArgs) -> Result<(), Failure> {
     };
     let summary = watched(&args.how.seed, |watch| job.run(watch))?;
     report::print(&summary, &args.out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Asked {
+        #[command(flatten)]
+        finetune: FinetuneArgs,
+    }
+
+    #[test]
+    fn texts_are_cut_to_the_positions_asked_for() {
+        let tokens = |more: &[&str]| {
+            let args = [&["finetune", "MODEL", "--out", "out"], more].concat();
+            Asked::try_parse_from(args).unwrap_or_else(|e| panic!("{e}")).finetune.tokens()
+        };
+        let windows = ["--window", "256", "--positions", "1024"];
+        assert_eq!(tokens(&[]), 128);
+        assert_eq!(tokens(&windows), 1024);
+        assert_eq!(tokens(&[&windows[..], &["--max-tokens", "512"]].concat()), 512);
+    }
 }

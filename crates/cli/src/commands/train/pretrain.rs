@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   sparing train pretrain MODEL --corpus wiki.txt --out adapted --lr 1e-4
-  sparing train pretrain MODEL --scratch --corpus a.txt b.txt --dev valid.txt --steps 20000 --out fresh
+  sparing train pretrain MODEL --scratch --corpus a.txt b.txt --dev valid.txt --out fresh
   sparing train pretrain ALBERT --pairs order --corpus wiki.txt --out albert2")]
 pub struct PretrainArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision

@@ -22,8 +22,8 @@ const PER_ROUND: f64 = 0.1;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sparing train ticket MODEL --task rte --data glue --out ticket                          half of the weights in 5 rounds
-  sparing train ticket MODEL --task mrpc --data glue --out ticket --sparsity 0.7 --rounds 3 --epochs 2
+  sparing train ticket MODEL --task rte --data glue --out ticket     half of the weights goes
+  sparing train ticket MODEL --task mrpc --data glue --out ticket --sparsity 0.7 --rounds 3
 Ctrl-C saves and stops; the same command with --resume goes on, round by round.")]
 pub struct TicketArgs {
     /// Directory in Hugging Face layout, or a Hub id: org/name or org/name@revision

@@ -22,10 +22,10 @@ use std::path::PathBuf;
 #[command(mut_arg("lr", |arg| arg.default_value("5e-4")), mut_arg("dropout", |arg| arg.default_value("0")))]
 #[command(after_help = "\
 Examples:
-  sparing train transfer --teacher M --to ma --corpus wiki.txt --steps 2000 --accumulate 8 --out general
-  sparing train transfer --teacher sst2-model --to ma --student general --task sst2 --data glue --out ma-sst2
-  sparing train transfer --teacher sst2-model --to ma --linear 64 --softmax shared --task sst2 --data glue --out small
-  sparing train transfer --teacher rte-model --to ma --student general --no-teacher --lr 5e-5 --task rte --data glue --out alone")]
+  sparing train transfer --teacher M --to ma --corpus wiki.txt --steps 2000 --out general
+  sparing train transfer --teacher T --to ma --student general --task sst2 --data glue --out ma-sst2
+  sparing train transfer --teacher T --to ma --linear 64 --task sst2 --data glue --out fewer-keys
+  sparing train transfer --teacher T --student S --no-teacher --lr 5e-5 --task rte --data D --out ma")]
 pub struct TransferArgs {
     /// The model to learn from: a directory or Hub id; for a task, fine-tuned on it
     #[arg(long, value_name = "MODEL")]

@@ -31,10 +31,10 @@ use subject::{Named, Planned, Subject};
     after_help = "\
 Examples:
   sparing study mca --model sst2=my-sst2 --model rte=my-rte --data glue --out study
-  sparing study mca --model sst2=my-sst2 --data glue --out study --samplers paper,graded --seeds 8 --rows 300
+  sparing study mca --model sst2=my-sst2 --data glue --out study --seeds 8 --rows 300
   sparing study mca --model sst2=my-sst2 --data glue --out study --attention exact,drop=0.6
   sparing study mca --model imdb.csv=my-longformer --out study
-  sparing study mca table --out study                     tables and figures again, from results.jsonl"
+  sparing study mca table --out study                     tables and figures once more"
 )]
 pub struct McaArgs {
     #[command(subcommand)]
@@ -118,6 +118,7 @@ pub struct McaArgs {
 #[derive(Debug, Subcommand)]
 enum McaCommand {
     /// Writes tables and figures from results.jsonl, and measures nothing
+    #[command(after_help = "Example:\n  sparing study mca table --out study")]
     Table {
         /// The folder of a study
         #[arg(long, value_name = "DIR")]
