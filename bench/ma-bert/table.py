@@ -1,11 +1,13 @@
 """The tables of docs/results/ma-bert.md from the results of study.sh.
 
     python bench/ma-bert/table.py OUT/results [MORE/results…] [--svg curves.svg]
+    python bench/ma-bert/table.py bench/ma-bert/results.csv        all runs that were made, each student beside its own teacher
 
 Scores are those of saved directories, run by the engine; where several seeds are there, their median and how many. The picture has the mean over
 tasks of score against updates, of the first folder's runs.
 """
 
+import csv
 import json
 import math
 import statistics
@@ -87,6 +89,21 @@ def tables(runs):
             print("| lowest and highest seed | " + " | ".join(spreads) + " | |")
 
 
+def pooled(file):
+    """Medians of several runs, whose teachers differ: what counts is how far students are from their own."""
+    found = {}
+    for row in csv.DictReader(open(file, newline="")):
+        found.setdefault(row["kind"], {}).setdefault(row["task"], []).append((float(row["student"]), float(row["teacher"])))
+    print("| | seeds | " + " | ".join(TASKS) + " | mean | to its own teacher |")
+    print("|---" * (len(TASKS) + 4) + "|")
+    for kind, name in {"teacher": "teacher", **KINDS}.items():
+        medians = [statistics.median(student for student, _ in found[kind][task]) for task in TASKS]
+        apart = [statistics.median(student - teacher for student, teacher in found[kind][task]) for task in TASKS]
+        seeds = sorted({len(found[kind][task]) for task in TASKS})
+        print(f"| {name} | {' to '.join(map(str, seeds[:1] + seeds[1:][-1:]))} | " + " | ".join(f"{x:.1f}" for x in medians) + f" | {statistics.mean(medians):.1f} | {statistics.mean(apart):+.1f} |")
+        print("| | | " + " | ".join(f"{x:+.1f}" for x in apart) + " | | |")
+
+
 def curves(runs):
     """Mean over tasks of the score (the mean of all seeds that have one) at every evaluation that all of them have, by kind."""
     found, tasks = {}, known_tasks(runs)
@@ -152,6 +169,8 @@ def main():
         at = arguments.index("--svg")
         svg = arguments[at + 1]
         del arguments[at:at + 2]
+    if arguments and arguments[0].endswith(".csv"):
+        return pooled(arguments[0])
     runs = read(arguments)
     tables(runs)
     found = curves(read(arguments[:1]))

@@ -137,6 +137,14 @@ impl Recorder {
         self.gave_up = Some(why);
         false
     }
+
+    /// What the same update found when it was done step by step again, after its repetition had found something else: it stands beside why
+    /// nothing is repeated any more.
+    pub(crate) fn once_more(&mut self, found: Result<[f64; 2], Error>) {
+        if let (Some(why), Ok(found)) = (&mut self.gave_up, found) {
+            why.push_str(&format!(", step by step once more {found:?}"));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -167,5 +175,16 @@ mod comparing {
         assert_eq!(recorder.gave_up(), Some("the device is full"));
         // That no other form may be recorded says nothing about this one.
         assert!(recorder.compare(&FORM, [0.7, 2.0], Ok([0.7, 2.0])));
+    }
+
+    #[test]
+    fn whether_an_update_differs_from_itself_stands_beside_the_reason() {
+        let mut recorder = Recorder::default();
+        recorder.once_more(Ok([0.7, 2.0]));
+        assert_eq!(recorder.gave_up(), None);
+        recorder.compare(&FORM, [0.7, 2.0], Ok([0.7, 2.5]));
+        recorder.once_more(Ok([0.7, 2.4]));
+        let why = "loss and norm were [0.7, 2.0], repeated [0.7, 2.5], step by step once more [0.7, 2.4]";
+        assert_eq!(recorder.gave_up(), Some(why));
     }
 }
