@@ -8,13 +8,20 @@
 //! Several blocks of keys are joined by the running maximum and sum of online softmax, so the scores of a strip never
 //! exceed a block. With bf16 inputs both products run on bf16 pairs and softmax on f32.
 
+mod panels;
+mod softmax;
+
+pub(super) use panels::lay_out_values_at;
+pub(super) use softmax::{Block, softmax_at};
+
 use super::{Job, ScoreBias, Workspace};
 use crate::Format;
-use crate::math::{exp2_negative, exp2_negative_coarse};
 use crate::rows::{Element, Rows};
-use crate::simd::{Level, Simd, kernel};
+use crate::simd::Level;
 use crate::tile::Tile;
 use crate::words::{lay_out, steps};
+use panels::write_result_at;
+use softmax::divide_at;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
@@ -381,213 +388,3 @@ const MAX_WIDTH: usize = 512;
 struct State {
     started: bool,
 }
-
-/// One block of keys for [`softmax`].
-pub(super) struct Block<'a> {
-    pub(super) keys: Range<usize>,
-    /// Keys that stand elsewhere, after those.
-    pub(super) others: &'a [usize],
-    pub(super) positions: &'a [f32; 32],
-    pub(super) biased: bool,
-    pub(super) masked: bool,
-    pub(super) first: bool,
-    pub(super) pairs: bool,
-}
-
-#[inline(always)]
-unsafe fn lay_out_values<S: Simd>(v: Rows, to: *mut u32) {
-    let (keys, width) = (v.count(), v.width());
-    match v.element() {
-        Element::F32 => {
-            for key in 0..keys {
-                // SAFETY: `to` has room for `keys * width` words.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(v.row_f32(key).as_ptr(), to.add(key * width).cast(), width);
-                }
-            }
-        }
-        Element::Bf16 => unsafe {
-            let crate::Elements::Bf16(data) = v.data() else { unreachable!("bf16 rows") };
-            for pair in 0..keys.div_ceil(2) {
-                let low = data.as_ptr().add(2 * pair * v.stride());
-                let high = low.wrapping_add(v.stride());
-                let both = 2 * pair + 1 < keys;
-                let mut at = 0;
-                while at < width {
-                    let to = to.add(pair * width + at);
-                    if both && at + S::LANES <= width {
-                        S::store_bf16_pairs(to, S::load_bf16(low.add(at)), S::load_bf16(high.add(at)));
-                        at += S::LANES;
-                    } else {
-                        let upper = if both { *high.add(at) as u32 } else { 0 };
-                        *to = *low.add(at) as u32 | upper << 16;
-                        at += 1;
-                    }
-                }
-            }
-        },
-    }
-}
-kernel!(pub(super) lay_out_values_at = lay_out_values(v: Rows, to: *mut u32));
-
-/// Turns a block's raw scores into probabilities relative to the panel's running maximum, in place (as bf16 pairs of
-/// keys where the values are), and brings maximum, sum and result up to date.
-///
-/// `space.result` begins with the running maximum and sum of each lane (in log2 units), then the result `[width][panel]`.
-#[inline(always)]
-unsafe fn softmax<S: Simd>(job: &Job, block: &Block, space: &mut Workspace) {
-    let panel = 2 * S::LANES;
-    let count = block.keys.len() + block.others.len();
-    let scale = job.attention.scale * LOG2_E;
-    let width = job.k.width();
-    let (window, causal) = (job.attention.window, job.attention.causal);
-    let globals = &job.attention.indices[job.span.globals.clone()];
-    for half in 0..2 {
-        let lane = half * S::LANES;
-        // SAFETY: scores have `count` rows of `panel` (one more when pairs are odd); result as documented.
-        unsafe {
-            let scores = space.scores.as_mut_slice().as_mut_ptr().add(lane);
-            let running = space.result.as_mut_slice().as_mut_ptr().add(lane);
-            let position = S::load(block.positions.as_ptr().add(lane));
-            let mut scale_now = S::splat(scale);
-            if block.biased || block.masked {
-                for (i, key) in block.keys.clone().chain(block.others.iter().copied()).enumerate() {
-                    let p = scores.add(i * panel);
-                    let mut x = S::mul(S::load(p), scale_now);
-                    if block.biased {
-                        x = S::add(x, S::load(space.bias.as_slice().as_ptr().add(key * panel + lane)));
-                    }
-                    if block.masked {
-                        let (mut low, mut high) = (-FAR, 2.0 * FAR);
-                        if let Some(window) = window
-                            && !globals.contains(&key)
-                        {
-                            (low, high) = (key as f32 - window as f32, (key + window) as f32);
-                        }
-                        if causal {
-                            low = low.max(key as f32);
-                        }
-                        x = S::keep_between(x, position, S::splat(low), S::splat(high));
-                    }
-                    S::store(p, x);
-                }
-                scale_now = S::splat(1.0);
-            }
-            // Four maxima, so that one comparison need not wait for the other.
-            let mut most = [S::splat(f32::MIN); 4];
-            let mut i = 0;
-            while i + 4 <= count {
-                for (j, most) in most.iter_mut().enumerate() {
-                    *most = S::max(*most, S::load(scores.add((i + j) * panel)));
-                }
-                i += 4;
-            }
-            while i < count {
-                most[0] = S::max(most[0], S::load(scores.add(i * panel)));
-                i += 1;
-            }
-            let most = S::max(S::max(most[0], most[1]), S::max(most[2], most[3]));
-            let mut most = S::max(S::mul(most, scale_now), S::splat(-1e30));
-            let mut total = S::splat(0.0);
-            if !block.first {
-                let old = S::load(running);
-                most = S::max(most, old);
-                let shrink = exp2_negative::<S>(S::sub(old, most));
-                total = S::mul(S::load(running.add(panel)), shrink);
-                let result = running.add(4 * panel);
-                for row in 0..width {
-                    let p = result.add(row * panel);
-                    S::store(p, S::mul(S::load(p), shrink));
-                }
-            }
-            let less = S::sub(S::splat(0.0), most);
-            let mut i = 0;
-            if block.pairs {
-                let mut total_odd = S::splat(0.0);
-                while i < count {
-                    let low = exp2_negative_coarse::<S>(S::fma(S::load(scores.add(i * panel)), scale_now, less));
-                    let high = if i + 1 < count {
-                        exp2_negative_coarse::<S>(S::fma(S::load(scores.add((i + 1) * panel)), scale_now, less))
-                    } else {
-                        S::splat(0.0)
-                    };
-                    total = S::add(total, low);
-                    total_odd = S::add(total_odd, high);
-                    // Pair i/2 takes the place of row i/2, which has been read already (for both halves: see below).
-                    S::store_bf16_pairs(scores.add(i / 2 * panel).cast(), low, high);
-                    i += 2;
-                }
-                total = S::add(total, total_odd);
-            } else {
-                while i < count {
-                    let p = scores.add(i * panel);
-                    let e = exp2_negative::<S>(S::fma(S::load(p), scale_now, less));
-                    total = S::add(total, e);
-                    S::store(p, e);
-                    i += 1;
-                }
-            }
-            S::store(running, most);
-            S::store(running.add(panel), total);
-        }
-    }
-}
-kernel!(pub(super) softmax_at = softmax(job: &Job, block: &Block, space: &mut Workspace));
-
-/// Divides a panel's result by its sums.
-#[inline(always)]
-unsafe fn divide<S: Simd>(width: usize, space: &mut Workspace) {
-    let panel = 2 * S::LANES;
-    let running = space.result.as_mut_slice().as_mut_ptr();
-    for lane in [0, S::LANES] {
-        // SAFETY: `result` holds four rows of the panel's state and `width` rows behind them.
-        unsafe {
-            let inverse = S::div(S::splat(1.0), S::max(S::load(running.add(panel + lane)), S::splat(1e-30)));
-            for row in 0..width {
-                let p = running.add((4 + row) * panel + lane);
-                S::store(p, S::mul(S::load(p), inverse));
-            }
-        }
-    }
-}
-kernel!(divide_at = divide(width: usize, space: &mut Workspace));
-
-/// Writes the panel's rows to their places.
-#[inline(always)]
-unsafe fn write_result<S: Simd>(job: &Job, first: usize, count: usize, space: &mut Workspace) {
-    let panel = 2 * S::LANES;
-    let width = job.k.width();
-    let padded = width.next_multiple_of(S::LANES);
-    // SAFETY: `result` and `rows` were grown for `padded` rows; a query's place is its own.
-    unsafe {
-        let result = space.result.as_mut_slice().as_mut_ptr().add(4 * panel);
-        let rows = space.rows.as_mut_slice().as_mut_ptr();
-        for half in 0..2 {
-            let lane = half * S::LANES;
-            if lane >= count {
-                break;
-            }
-            for row in (0..padded).step_by(S::LANES) {
-                let from = result.add(row * panel + lane).cast();
-                S::transpose(from, panel, S::LANES.min(width - row), rows.add(lane * padded + row).cast(), padded);
-            }
-        }
-        for query in 0..count {
-            let (row, column) = job.place(first + query);
-            let mut at = 0;
-            while at < width {
-                let n = S::LANES.min(width - at);
-                let y = S::load(rows.add(query * padded + at));
-                let p = job.out.at(row, column + at);
-                match (job.out.element, n == S::LANES) {
-                    (Element::F32, true) => S::store(p.cast(), y),
-                    (Element::F32, false) => S::store_n(p.cast(), y, n),
-                    (Element::Bf16, true) => S::store_bf16(p.cast(), y),
-                    (Element::Bf16, false) => S::store_bf16_n(p.cast(), y, n),
-                }
-                at += n;
-            }
-        }
-    }
-}
-kernel!(pub(super) write_result_at = write_result(job: &Job, first: usize, count: usize, space: &mut Workspace));
