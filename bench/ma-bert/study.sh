@@ -179,7 +179,7 @@ for seed in $seeds; do
 done
 
 declare -A pid_of=() scoring=() tries=()
-waiting=$names stopped=false
+waiting=$names stopped=false scorer=""
 alive() { kill -0 "$1" 2>/dev/null; }
 stop() {
     # Twice would not save.
@@ -222,10 +222,12 @@ while :; do
         fi
     done
     waiting=$left
+    # One at a time: scoring takes all cores.
     for of in $teachers; do
+        if [ -n "$scorer" ] && alive "$scorer"; then break; fi
         if [ -z "${scoring[$of]:-}" ] && ready "$(teacher "$of")"; then
             score "$of" &
-            scoring[$of]=$!
+            scorer=$! scoring[$of]=begun
         fi
     done
     # Nothing runs, and what waits has nothing to wait for.
@@ -234,6 +236,7 @@ while :; do
     sleep "${EVERY:-3}"
 done
 wait
+if [ $stopped = false ]; then for of in $teachers; do if ready "$(teacher "$of")"; then score "$of"; fi; done; fi
 for name in $names; do record "$name"; done
 echo "$(find "$results" -name '*.json' | wc -l) results in $results after $SECONDS s"
 failed="" left=""

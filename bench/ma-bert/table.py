@@ -26,7 +26,7 @@ def read(folders):
     runs = {}
     for folder in folders:
         for file in sorted(Path(folder).glob("*.json")):
-            run = json.loads(file.read_text())
+            run = {**json.loads(file.read_text()), "folder": str(folder)}
             runs.setdefault((run["kind"], run["task"]), []).append(run)
     return runs
 
@@ -60,7 +60,7 @@ def teachers(runs, task):
     for (_, of), those in runs.items():
         for run in those:
             if of == task and run.get("teacher"):
-                found[run["seed"]] = score(run["teacher"]["metrics"])
+                found[run["folder"], run["seed"]] = score(run["teacher"]["metrics"])
     return list(found.values())
 
 

@@ -15,6 +15,7 @@ set -e
 task=$1 seed=$2
 shift 2
 sparing=${SPARING:-sparing} results=${OUT:-results}
+bf16=$(if [ "${BF16:-0}" = 1 ]; then echo --bf16; fi)
 out=$results/$task-$seed
 mkdir -p "$out"
 case $task in
@@ -45,10 +46,10 @@ fi
 # The model as it comes is the one of the last epoch: the dev part is not to choose it.
 exec 9> "$out/.model" && flock 9
 if [ ! -d "$out/model" ]; then
-    "$sparing" train finetune "$BASE" "${tune[@]}" --epochs "$epochs" --lr "${LR:-1e-4}" --batch 64 --eval-every 1000000 --seed "$seed" --device "${DEVICE:-cpu}" ${BF16:+--bf16} \
+    "$sparing" train finetune "$BASE" "${tune[@]}" --epochs "$epochs" --lr "${LR:-1e-4}" --batch 64 --eval-every 1000000 --seed "$seed" --device "${DEVICE:-cpu}" $bf16 \
         --out "$out/model" --json > "$out/model.json"
 fi
 exec 9>&-
 name=$(echo "$*" | tr -cs 'a-z0-9' '-')
-"$sparing" optimize "$out/model" "${search[@]}" --recover --device "${DEVICE:-cpu}" ${BF16:+--bf16} --seed "$seed" "${recover[@]}" "$@" \
+"$sparing" optimize "$out/model" "${search[@]}" --recover --device "${DEVICE:-cpu}" $bf16 --seed "$seed" "${recover[@]}" "$@" \
     --out "$out/optimized$name" --json > "$out/report$name.json"

@@ -43,8 +43,22 @@ impl HeadArg {
 /// The name of the model that comes with the program. A directory of this name is `./builtin`.
 pub const BUILTIN: &str = "builtin";
 
-/// Reads a directory, or fetches a Hub id, showing how far the download is.
+/// Reads a directory, or fetches a Hub id, showing how far the download is, and says what is odd about it.
 pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
+    let model = read(name, head)?;
+    let left = model.architecture.layers_left_out(&model.weights);
+    if left > 0 {
+        let count = model.architecture.layers.len();
+        console::warning(&format!(
+            "{name}: config.json says {count} layer{}, the weights hold {left} more, which are not run",
+            if count == 1 { "" } else { "s" }
+        ));
+    }
+    Ok(model)
+}
+
+/// The same where all that was said before, by another process.
+pub fn read(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
     if name == BUILTIN {
         return Ok(sparing_builtin::model(&LoadOptions { head: head.map(HeadArg::choice) })?);
     }
@@ -66,20 +80,11 @@ pub fn open(name: &str, head: Option<HeadArg>) -> Result<Model, Failure> {
     if let Some((_, last)) = shown {
         last.finish_and_clear();
     }
-    let model = model.map_err(|e| {
+    model.map_err(|e| {
         // Which model it is, where only its file is named.
         let failure = Failure::from(e);
         if failure.message().is_some_and(|message| message.contains(name)) { failure } else { failure.at(name) }
-    })?;
-    let left = model.architecture.layers_left_out(&model.weights);
-    if left > 0 {
-        let count = model.architecture.layers.len();
-        console::warning(&format!(
-            "{name}: config.json says {count} layer{}, the weights hold {left} more, which are not run",
-            if count == 1 { "" } else { "s" }
-        ));
-    }
-    Ok(model)
+    })
 }
 
 /// The same for work that takes long, or learns from what it reads: a number that is none would be found out late.

@@ -134,6 +134,8 @@ fn models_are_compared() {
     let written = std::path::Path::new(&shallow).with_file_name("predictions.jsonl");
     let told = eval(&deep, &["--against", "no-such-place", "--predictions", written.to_str().unwrap()]).error(1);
     assert!(told.contains("no-such-place") && !written.exists(), "{told}");
+    let told = eval(&deep, &["--against", "f16"]).error(1);
+    assert!(told.starts_with("--against f16: no precision (f32, bf16, int8"), "{told}");
     let told = eval(&deep, &["--against", &fixture("bert-answer-text")]).error(1);
     assert!(told.contains("another kind of head"), "{told}");
     let told = eval(&deep, &["--against", "builtin"]).error(1);
@@ -201,6 +203,23 @@ fn labels_in_another_order_are_the_same_labels() {
     let told = eval(&data, &there).error(1);
     assert!(told.contains("another order (Good, bad) than here (bad, good)"), "{told}");
     assert!(told.contains("--labels 0=bad"), "{told}");
+    // Several labels of a row, and one of every word.
+    for (fixture, name, rows) in [
+        ("bert-multilabel", "mine.csv", "text,label\nthe cat sat,0|1\n"),
+        ("bert-token", "mine.jsonl", r#"{"words": ["the", "cat", "sat"], "tags": [0, 1, 0]}"#),
+    ] {
+        let (_folder, here) = with_vocabulary(fixture);
+        let (_other, there) = with_vocabulary(fixture);
+        let path = std::path::Path::new(&there).join("config.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let names = config["id2label"].as_object().unwrap().clone();
+        let turned = |number: usize| names[&(names.len() - 1 - number).to_string()].clone();
+        config["id2label"] = (0..names.len()).map(|number| (number.to_string(), turned(number))).collect();
+        std::fs::write(&path, config.to_string()).unwrap();
+        let (_table, data) = file(name, rows);
+        let told = sparing(&["eval", &here, "--data", &data, "--against", &there]).error(1);
+        assert!(told.contains("in another order"), "{fixture}: {told}");
+    }
     let (_strange, strange) = of_two([0, 2], ["spam", "ham"]);
     let ran = eval(&data, &strange);
     let told = format!("--against {strange}: its labels (spam, ham) are not those here (bad, good)");

@@ -127,6 +127,31 @@ fn another_model_in_its_place_is_not_measured_against() {
     std::fs::write(&weights, bytes).unwrap();
     let told = sparing(&result.with(&["--again"])).error(1);
     assert!(told.contains("another model") && result.read("report.json") == report, "{told}");
+
+    // The same weights, of another network.
+    let result = Result::new(&[]);
+    let report = result.read("report.json");
+    let config = result.model.join("config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    for (published, another) in [("\"gelu\"", "\"relu\""), ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1")] {
+        assert!(text.contains(published), "{text}");
+        std::fs::write(&config, text.replace(published, another)).unwrap();
+        let told = sparing(&result.with(&["--again"])).error(1);
+        assert!(told.contains("another model") && result.read("report.json") == report, "{told}");
+    }
+    std::fs::write(&config, text).unwrap();
+    // Of other words.
+    let vocabulary = result.model.join("vocab.txt");
+    let words = std::fs::read_to_string(&vocabulary).unwrap();
+    std::fs::write(&vocabulary, words.replace("\ngood\n", "\nbest\n")).unwrap();
+    let told = sparing(&result.with(&["--again"])).error(1);
+    assert!(told.contains("another model") && result.read("report.json") == report, "{told}");
+    std::fs::write(&vocabulary, words).unwrap();
+
+    // It may lie somewhere else by now.
+    let moved = result.out.with_file_name("elsewhere");
+    std::fs::rename(&result.out, &moved).unwrap();
+    sparing(&result.with(&["--again", "--out", moved.to_str().unwrap()])).ok();
 }
 
 #[test]
@@ -146,14 +171,16 @@ fn ctrl_c_leaves_the_report_as_it_was() {
     let result = Result::new(&[]);
     let report = result.read("report.json");
     let mut again = command(&result.with(&["--again"]));
-    let child = again.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = again.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     // Until it listens to Ctrl-C (signal 2, the second bit of what is caught).
+    let number = child.id();
     let listens = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
     };
     while !listens() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it listened");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());

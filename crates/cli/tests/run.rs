@@ -171,6 +171,7 @@ fn spoilt(model: &str, token: usize) -> (tempfile::TempDir, String) {
     spoilt_in(model, &word, token)
 }
 
+/// Whatever the head, the text is named, what came before it is shown, and nothing is shown for it.
 #[test]
 fn what_is_not_a_number_is_no_answer() {
     let written = |name: &str| {
@@ -234,6 +235,12 @@ fn weights_that_are_no_numbers_are_refused_before_they_are_swallowed() {
             assert!(message.contains(&format!("tensor \"{tensor}\"")) && message.contains("not finite"), "{message}");
         }
     }
+    // MobileBERT's norms have no statistics: their weights are scales.
+    let (_folder, model) = with_vocabulary("mobilebert-classify");
+    let tensor = "mobilebert.encoder.layer.0.attention.output.LayerNorm.weight";
+    let (_folder, model) = spoilt_in(&model, tensor, 3);
+    let message = sparing(&["run", &model, "the cat"]).error(1);
+    assert!(message.contains(&format!("tensor \"{tensor}\"")) && message.contains("not finite"), "{message}");
     let (_folder, model) = spoilt(&fixture("bert-mlm-text"), 7);
     let message = sparing(&["run", &model, "the [MASK] is good"]).error(1);
     assert!(message.contains("word_embeddings") && message.contains("not finite"), "{message}");
@@ -252,4 +259,8 @@ fn layers_that_the_configuration_leaves_out_are_told() {
     let ran = sparing(&["run", &model, "the film is good"]);
     assert!(ran.err.contains("says 1 layer, the weights hold 1 more"), "{}", ran.err);
     assert!(ran.ok().contains('%'));
+    config["num_hidden_layers"] = 0.into();
+    std::fs::write(&path, config.to_string()).unwrap();
+    let ran = sparing(&["run", &model, "the film is good"]);
+    assert!(ran.err.contains("says 0 layers, the weights hold 2 more"), "{}", ran.err);
 }

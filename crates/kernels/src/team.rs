@@ -3,8 +3,12 @@
 //! A forward pass forks and joins a few dozen times, each for tens to thousands of microseconds. Workers
 //! therefore spin briefly for the next job and then park: an idle engine costs nothing, and a busy one
 //! pays about a microsecond per fork.
+//!
+//! Nobody waits for a worker that has not begun: whoever calls takes tasks too, and closes the job when none are left. So a
+//! machine that is at something else, or a worker that is slow to wake, makes a job take at most as long as the caller alone
+//! would, and not a turn of the system's scheduler at every fork.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
@@ -21,27 +25,47 @@ pub struct Team {
 
 type Job = *const (dyn Fn(usize, usize) + Sync);
 
+/// In the gate: a worker that is inside.
+const INSIDE: u64 = 1;
+/// In the gate: nobody may enter any more.
+const CLOSED: u64 = 1 << 31;
+/// In the gate: where the job's number begins.
+const NUMBER: u32 = 32;
+
 struct Shared {
-    /// Odd part of the protocol: workers run job number `epoch` once.
-    epoch: AtomicUsize,
-    /// The job; written by the leader before `epoch` grows, read by workers after.
+    /// The job's number, whether it is closed, and how many workers are inside. In one word, so that a worker enters the job
+    /// that it has seen, while it is open, or none.
+    gate: AtomicU64,
+    /// The job; written by the leader before the gate opens, read by workers inside.
     job: std::cell::UnsafeCell<Option<Job>>,
     tasks: AtomicUsize,
     next: AtomicUsize,
-    running: AtomicUsize,
     panicked: AtomicUsize,
     parked: Mutex<Vec<Option<Thread>>>,
     parked_count: AtomicUsize,
     stop: AtomicUsize,
 }
 
-// SAFETY: `job` is written only while no worker runs (`running == 0`), before `epoch` is released,
-// and read only by workers that acquired that `epoch`.
+// SAFETY: `job` is written only while the gate is closed and nobody is inside, before the gate opens (released),
+// and read only by workers that have entered (acquired).
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
 impl Shared {
+    fn new(threads: usize) -> Arc<Shared> {
+        Arc::new(Shared {
+            gate: AtomicU64::new(CLOSED),
+            job: std::cell::UnsafeCell::new(None),
+            tasks: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            panicked: AtomicUsize::new(0),
+            parked: Mutex::new(vec![None; threads]),
+            parked_count: AtomicUsize::new(0),
+            stop: AtomicUsize::new(0),
+        })
+    }
+
     fn work(&self, worker: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         let tasks = self.tasks.load(Ordering::Relaxed);
         loop {
@@ -53,9 +77,11 @@ impl Shared {
         }
     }
 
-    fn wait_for(&self, worker: usize, seen: usize) {
+    /// Waits for a job other than number `seen`: its number.
+    fn wait_for(&self, worker: usize, seen: u64) -> u64 {
+        let number = |order| self.gate.load(order) >> NUMBER;
         let mut spins = 0;
-        while self.epoch.load(Ordering::Acquire) == seen {
+        while number(Ordering::Acquire) == seen {
             if spins < SPINS {
                 spins += 1;
                 std::hint::spin_loop();
@@ -63,11 +89,41 @@ impl Shared {
             }
             self.parked.lock().unwrap_or_else(|e| e.into_inner())[worker] = Some(std::thread::current());
             self.parked_count.fetch_add(1, Ordering::SeqCst);
-            while self.epoch.load(Ordering::SeqCst) == seen {
+            while number(Ordering::SeqCst) == seen {
                 std::thread::park();
             }
             self.parked.lock().unwrap_or_else(|e| e.into_inner())[worker] = None;
             self.parked_count.fetch_sub(1, Ordering::SeqCst);
+        }
+        number(Ordering::Acquire)
+    }
+
+    /// Opens the next job to workers.
+    fn open(&self) {
+        let number = (self.gate.load(Ordering::Relaxed) >> NUMBER).wrapping_add(1);
+        self.gate.store(number << NUMBER, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Whether a worker may take tasks of this job: not if it is over.
+    fn enter(&self, number: u64) -> bool {
+        let may = |gate: u64| (gate >> NUMBER == number && gate & CLOSED == 0).then_some(gate + INSIDE);
+        self.gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, may).is_ok()
+    }
+
+    /// The end of what a worker does inside.
+    fn leave(&self) {
+        self.gate.fetch_sub(INSIDE, Ordering::Release);
+    }
+
+    /// Lets nobody in any more and waits for those who are inside.
+    fn close(&self) {
+        self.gate.fetch_or(CLOSED, Ordering::Relaxed);
+        let mut spins = 0u32;
+        while self.gate.load(Ordering::Acquire) & (CLOSED - 1) != 0 {
+            spins += 1;
+            // On a busy machine the worker may have lost its core in the middle: let it have this one.
+            if spins.is_multiple_of(SPINS) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
     }
 
@@ -84,17 +140,7 @@ impl Team {
     /// A team of `threads` (at least one: the caller).
     pub fn new(threads: usize) -> Self {
         let threads = threads.max(1);
-        let shared = Arc::new(Shared {
-            epoch: AtomicUsize::new(0),
-            job: std::cell::UnsafeCell::new(None),
-            tasks: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
-            running: AtomicUsize::new(0),
-            panicked: AtomicUsize::new(0),
-            parked: Mutex::new(vec![None; threads]),
-            parked_count: AtomicUsize::new(0),
-            stop: AtomicUsize::new(0),
-        });
+        let shared = Shared::new(threads);
         let workers = (1..threads)
             .map(|worker| {
                 let shared = shared.clone();
@@ -103,20 +149,22 @@ impl Team {
                     .spawn(move || {
                         let mut seen = 0;
                         loop {
-                            shared.wait_for(worker, seen);
-                            seen += 1;
+                            seen = shared.wait_for(worker, seen);
                             if shared.stop.load(Ordering::Acquire) == 1 {
                                 return;
                             }
-                            // SAFETY: the leader stored the job before it released this epoch and does not
-                            // return (so the closure lives) until `running` is back to zero.
-                            let job = unsafe { &*(*shared.job.get()).expect("a job comes with every epoch") };
+                            if !shared.enter(seen) {
+                                continue;
+                            }
+                            // SAFETY: the leader stored the job before it opened the gate and does not return (so the
+                            // closure lives) until everybody who entered has left.
+                            let job = unsafe { &*(*shared.job.get()).expect("a job comes with every opening") };
                             let outcome =
                                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| shared.work(worker, job)));
                             if outcome.is_err() {
                                 shared.panicked.store(1, Ordering::Relaxed);
                             }
-                            shared.running.fetch_sub(1, Ordering::Release);
+                            shared.leave();
                         }
                     })
                     .expect("the system can start a thread")
@@ -144,24 +192,17 @@ impl Team {
             return;
         }
         let shared = &*self.shared;
-        // SAFETY: extends the closure's lifetime for the workers; this function waits for all of them below,
+        // SAFETY: extends the closure's lifetime for the workers; this function waits for those inside below,
         // also when the caller's own share panics.
         let job: Job = unsafe { std::mem::transmute::<*const (dyn Fn(usize, usize) + Sync + '_), Job>(f) };
-        // SAFETY: no worker is running (`turn` is held and the last run waited), so nobody reads `job` now.
+        // SAFETY: the gate is closed and nobody inside (`turn` is held, the last run closed it and waited), so nobody reads `job` now.
         unsafe { *shared.job.get() = Some(job) };
         shared.tasks.store(tasks, Ordering::Relaxed);
         shared.next.store(0, Ordering::Relaxed);
         shared.panicked.store(0, Ordering::Relaxed);
-        shared.running.store(self.workers.len(), Ordering::Relaxed);
-        shared.epoch.fetch_add(1, Ordering::SeqCst);
-        shared.wake();
+        shared.open();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| shared.work(0, f)));
-        let mut spins = 0u32;
-        while shared.running.load(Ordering::Acquire) != 0 {
-            spins += 1;
-            // On a busy machine the worker may not be scheduled at all: let it have this core.
-            if spins.is_multiple_of(SPINS) { std::thread::yield_now() } else { std::hint::spin_loop() }
-        }
+        shared.close();
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);
         }
@@ -172,8 +213,7 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(1, Ordering::Release);
-        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
-        self.shared.wake();
+        self.shared.open();
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
@@ -215,6 +255,36 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(2)); // let workers park
             }
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_worker_that_does_not_come() {
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let absent = std::thread::spawn(move || wait.recv().unwrap_or_default());
+        let team = Team { shared: Shared::new(2), workers: vec![absent], turn: Mutex::new(()) };
+        for _ in 0..3 {
+            let ran = AtomicUsize::new(0);
+            team.run(5, &|_, worker| {
+                assert_eq!(worker, 0);
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(ran.load(Ordering::Relaxed), 5);
+        }
+        drop(go);
+    }
+
+    #[test]
+    fn who_comes_late_finds_the_job_closed() {
+        let shared = Shared::new(2);
+        assert!(!shared.enter(0), "nothing was ever opened");
+        shared.open();
+        assert!(!shared.enter(0) && !shared.enter(2), "another job");
+        assert!(shared.enter(1));
+        shared.leave();
+        shared.close();
+        assert!(!shared.enter(1));
+        shared.open();
+        assert!(!shared.enter(1) && shared.enter(2));
     }
 
     #[test]

@@ -35,7 +35,15 @@ impl Architecture {
 impl Architecture {
     /// How many layers the weights hold beyond those that are named here: what a copied or edited configuration leaves out in silence.
     pub fn layers_left_out(&self, weights: &Weights) -> usize {
-        let Some(last) = self.layers.last() else { return 0 };
+        let Some(last) = self.layers.last() else {
+            // None is named: what has a number in its name is of a layer.
+            let first = weights.names().find_map(|name| name.split_once(".0.").map(|(before, _)| before));
+            let has = |number: &usize| {
+                let begins = first.map(|first| format!("{first}.{number}."));
+                begins.is_some_and(|begins| weights.names().any(|name| name.starts_with(&begins)))
+            };
+            return (0..).take_while(has).count();
+        };
         let (name, count) = (last.attention.output.weight.name(), self.layers.len());
         // Layers that share their weights are not told apart by name.
         let Some((before, after)) = name.split_once(&format!(".{}.", count - 1)) else { return 0 };

@@ -53,7 +53,7 @@ impl Report {
             one.time_ms = baseline_ms / one.time_ratio;
         }
         let saved = 1.0 - 1.0 / found.time_ratio;
-        if saved > 0.0 && self.gained() > 0.0 {
+        if saved * self.gained() > 0.0 {
             Gain::add_up(&mut self.gains, saved);
         }
         PartTime::add_up(&mut self.parts_before, baseline_ms);
@@ -138,6 +138,11 @@ mod tests {
             assert_eq!(moody.gains_add_up(), ratio > 1.0, "{ratio}");
         }
         assert!((moody.gained() - (1.0 - 1.0 / 1.04)).abs() < 1e-12);
+        // A result that is slower, as all say.
+        let mut slower = report.clone();
+        slower.gains.iter_mut().for_each(|gain| gain.time = -gain.time);
+        slower.retime(Verification { time_ratio: 0.8, ..found.clone() }, 8.0);
+        assert!((slower.gained() + 0.25).abs() < 1e-12 && slower.gains_add_up(), "{:?}", slower.gains);
         assert_eq!(moody.notes.iter().filter(|note| note.contains("measured once more")).count(), 1);
 
         // Where nothing was chosen, candidates were foreseen beside the model as it came.

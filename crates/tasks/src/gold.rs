@@ -142,12 +142,7 @@ impl Names {
     /// By name, `LABEL_n` or number.
     fn find(&self, text: &str) -> Option<usize> {
         let wanted = plain(text);
-        let number = || {
-            let digits = wanted.strip_prefix("label_").unwrap_or(&wanted);
-            // Tables often turn whole numbers into 1.0.
-            let number: usize = digits.strip_suffix(".0").unwrap_or(digits).parse().ok()?;
-            (number < self.order.len()).then_some(number)
-        };
+        let number = || numbered(&wanted).filter(|number| *number < self.order.len());
         let truth = || match (self.order.len(), wanted.as_str()) {
             (2, "false") => Some(0),
             (2, "true") => Some(1),
@@ -170,6 +165,12 @@ impl Names {
 pub(crate) fn generic(label: &str, number: usize) -> bool {
     let label = plain(label);
     label.strip_prefix("label_").unwrap_or(&label) == number.to_string()
+}
+
+/// The number of a plain name that is one: `3`, `label_3`, or `3.0`, which tables often make of whole numbers.
+pub(crate) fn numbered(plain: &str) -> Option<usize> {
+    let digits = plain.strip_prefix("label_").unwrap_or(plain);
+    digits.strip_suffix(".0").unwrap_or(digits).parse().ok()
 }
 
 /// The same for all ways to write a name.

@@ -1,7 +1,7 @@
 //! The model's names for labels that a table calls otherwise.
 
 use crate::dataset::{Dataset, Label};
-use crate::gold::{list, plain};
+use crate::gold::{list, numbered, plain};
 use sparing_model::Error;
 
 /// What a table calls a label, and what the model does.
@@ -66,13 +66,10 @@ impl Renames {
     }
 }
 
-/// The same for all ways to write a label. Tables often turn whole numbers into 1.0.
+/// The same for all ways to write a label, but that true and false may stand for numbers.
 fn key(label: &str) -> String {
     let label = plain(label);
-    match label.strip_suffix(".0") {
-        Some(whole) if whole.parse::<i64>().is_ok() => whole.into(),
-        _ => label,
-    }
+    numbered(&label).map_or(label, |number| number.to_string())
 }
 
 #[cfg(test)]
@@ -115,6 +112,9 @@ mod tests {
             Label::Tags { words: vec![(0, 1)], tags: vec!["pos".into()] },
         ];
         assert_eq!(renamed("good=pos", &lists).0, expected);
+        // What the model calls them too.
+        let labels = ["LABEL_0", "0", "label_1.0", "LABEL_x"].map(one);
+        assert_eq!(renamed("0=pos,LABEL_1=neg", &labels).0, ["pos", "pos", "neg", "LABEL_x"].map(one));
     }
 
     #[test]
@@ -133,6 +133,7 @@ mod tests {
             assert_eq!(told(text), "a pair is expected: the table's name, =, the model's", "{text}");
         }
         assert_eq!(told("0=neg,Good=pos,good=neg"), "good is to be pos and neg; give it one name");
+        assert_eq!(told("0=neg,LABEL_0=pos"), "LABEL_0 is to be neg and pos; give it one name");
         assert_eq!(told("1=neg,1.0=pos"), "1.0 is to be neg and pos; give it one name");
     }
 }

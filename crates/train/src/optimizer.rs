@@ -49,6 +49,12 @@ pub struct AdamW {
     layout: u64,
 }
 
+/// Parameters and moments as they were after so many updates.
+pub(crate) struct Copies {
+    numbers: [Tensor<1>; 3],
+    step: u64,
+}
+
 /// Means of gradients and of their squares.
 enum Moments {
     Device(Box<[Tensor<2>; 2]>),
@@ -91,23 +97,23 @@ impl AdamW {
     }
 
     /// Parameters and moments as they are now.
-    pub(crate) fn copies(&self) -> Option<[Tensor<1>; 3]> {
-        self.flat.as_ref().map(Flat::copies)
+    pub(crate) fn copies(&self) -> Option<Copies> {
+        self.flat.as_ref().map(|flat| Copies { numbers: flat.copies(), step: self.step })
     }
 
-    /// Goes back to what [`AdamW::copies`] found before the last update, where it is.
-    pub(crate) fn write_back(&mut self, copies: &[Tensor<1>; 3]) {
+    /// Goes back to what [`AdamW::copies`] found, where it is.
+    pub(crate) fn write_back(&mut self, copies: &Copies) {
         if let Some(flat) = &self.flat {
-            flat.write_back(copies);
-            self.step -= 1;
+            flat.write_back(&copies.numbers);
+            self.step = copies.step;
         }
     }
 
     /// The same elsewhere: nothing of what lies here is read any more.
-    pub(crate) fn put_back(&mut self, copies: [Tensor<1>; 3], parameters: &mut Parameters) {
+    pub(crate) fn put_back(&mut self, copies: Copies, parameters: &mut Parameters) {
         if let Some(flat) = &mut self.flat {
-            flat.put_back(copies, parameters);
-            self.step -= 1;
+            flat.put_back(copies.numbers, parameters);
+            self.step = copies.step;
             self.layout += 1;
         }
     }

@@ -124,7 +124,6 @@ pub fn spoilt_in(model: &str, name: &str, row: usize) -> (tempfile::TempDir, Str
     (folder, path.display().to_string())
 }
 
-/// Whatever the head, the text is named, what came before it is shown, and nothing is shown for it.
 /// A file in a folder of its own.
 pub fn file(name: &str, contents: impl AsRef<[u8]>) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();

@@ -85,7 +85,7 @@ impl Affine {
     pub(crate) fn of(norm: &Norm, weights: &Weights) -> Result<Option<Affine>, Error> {
         let scale = match norm.kind {
             NormKind::Layer => return Ok(None),
-            NormKind::Affine => weights.vector(&norm.weight, norm.width)?,
+            NormKind::Affine => finite::vector(weights, &norm.weight, norm.width)?,
             NormKind::Power => {
                 let phi = weights.vector(&norm.running_phi(), norm.width)?;
                 if let Some(channel) = phi.iter().position(|phi| !(phi.is_finite() && *phi > 0.0)) {
@@ -97,15 +97,18 @@ impl Affine {
                     )));
                 }
                 let deviation = |phi: f32| (f64::from(phi) + f64::from(norm.eps)).sqrt();
-                let weight = weights.vector(&norm.weight, norm.width)?;
+                let weight = finite::vector(weights, &norm.weight, norm.width)?;
                 weight.iter().zip(phi).map(|(w, phi)| (f64::from(*w) / deviation(phi)) as f32).collect()
             }
         };
-        let wrong = scale.iter().any(|scale| !scale.is_finite());
-        match wrong {
-            true => Err(Error::new(format!("tensor \"{}\" makes no scale of every channel", norm.running_phi()))),
-            false => Ok(Some(Affine { scale, shift: finite::vector(weights, &norm.bias, norm.width)? })),
+        if let Some(channel) = scale.iter().position(|scale| !scale.is_finite()) {
+            let (weight, phi) = (&norm.weight, norm.running_phi());
+            return Err(Error::new(format!(
+                "tensor \"{weight}\" over the root of \"{phi}\" is beyond all numbers for channel {channel}; one of the two is damaged, \
+                 fetch the model anew"
+            )));
         }
+        Ok(Some(Affine { scale, shift: finite::vector(weights, &norm.bias, norm.width)? }))
     }
 }
 

@@ -137,6 +137,13 @@ impl Tokenizer {
         self.special.ids.binary_search(&id).is_ok()
     }
 
+    /// All that decides which ids a text becomes: two tokenizers with the same description give the same.
+    pub fn description(&self) -> Result<String, Error> {
+        let told = |e: String| Error::new(format!("{}: cannot be written down ({})", self.file, one_line(&e)));
+        let inner = self.inner.to_string(false).map_err(|e| told(e.to_string()))?;
+        Ok(format!("{inner} {:?} {:?} {:?}", self.processor, self.types, self.max_tokens))
+    }
+
     /// The text of these ids.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Error> {
         guarded(&self.file, || self.inner.decode(ids, skip_special).map_err(undecoded))

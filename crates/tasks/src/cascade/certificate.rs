@@ -153,7 +153,10 @@ impl Certificate {
     pub fn check_for(&self, about: &Fingerprint, decision: Decision) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::new(format!("the certificate {text}; make one with sparing eval")));
         if self.about.model != about.model {
-            return refuse("is for another model: its weights or labels differ".to_string());
+            return refuse(
+                "is for another model (weights, configuration, labels or tokenizer differ), or of another version"
+                    .to_string(),
+            );
         }
         if self.about.configuration != about.configuration || self.about.details != about.details {
             let (a, b) = (&self.about.configuration, &about.configuration);

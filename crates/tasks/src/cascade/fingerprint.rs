@@ -7,7 +7,7 @@ use sparing_model::{Error, Model};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
-    /// Of the weights, their names and the labels.
+    /// Of the network, its tokenizer, the weights and their names.
     pub model: String,
     /// The cheap configuration in words, such as `int8, attention graded:0.4`.
     pub configuration: String,
@@ -25,8 +25,10 @@ impl Fingerprint {
             hash.add(name.as_bytes());
             hash.add(model.weights.tensor(name)?.bytes());
         }
-        for label in &model.architecture.head.labels {
-            hash.add(label.as_bytes());
+        // What is computed with them, labels included, and what of: the same weights under another configuration are another model.
+        hash.add(format!("{:?}", model.architecture).as_bytes());
+        if let Some(tokenizer) = &model.tokenizer {
+            hash.add(tokenizer.description()?.as_bytes());
         }
         let mut rest = Hash::default();
         rest.add(details);

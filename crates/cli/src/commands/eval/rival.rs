@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, HeadKind, Model};
 use sparing_tasks::{Bootstrap, Comparison, Dataset, Gold, Options, Pairing, Progress, Report, Task};
+use std::path::Path;
 
 /// What answers are compared with.
 #[derive(Debug, Clone)]
@@ -59,7 +60,7 @@ impl Ready {
             }
             Rival::Model(name) => {
                 let told = |e: sparing_model::Error| Failure::from(e).at(format!("--against {name}"));
-                let other = load::open(name, args.model.head)?;
+                let other = load::open(name, args.model.head).map_err(|failure| unopened(name, failure))?;
                 let labels = check(name, model, &other, dataset)?;
                 other.tokenizer().map_err(told)?;
                 let machine = MachineArgs { precision: None, ..args.machine };
@@ -135,6 +136,16 @@ impl Ready {
     }
 }
 
+/// A name that is neither a directory nor the Hub's may have been meant for a precision.
+fn unopened(name: &str, failure: Failure) -> Failure {
+    let known: Vec<_> = PrecisionArg::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
+    let known: Vec<_> = known.iter().map(|value| value.get_name()).collect();
+    match name.contains(['/', '\\']) || Path::new(name).exists() {
+        true => failure.at(format!("--against {name}")),
+        false => failure.at(format!("--against {name}: no precision ({}), and no model", known.join(", "))),
+    }
+}
+
 /// Refuses a model that cannot be asked the same, and says how its labels belong to those here.
 fn check(name: &str, model: &Model, other: &Model, dataset: &Dataset) -> Result<Pairing, Failure> {
     let refused = |why: String| Err(Failure::new(format!("--against {name}: {why}")));
@@ -160,6 +171,14 @@ fn check(name: &str, model: &Model, other: &Model, dataset: &Dataset) -> Result<
     // A name in a row means the same to both; a number, or another name, is taken by its place in each.
     let differs = |(here, there): (&Gold, &Gold)| match (&labels, here, there) {
         (Pairing::Names(_), Gold::Class(here), Gold::Class(there)) => labels.of(*here) != *there,
+        (Pairing::Names(_), Gold::Labels(here), Gold::Labels(there)) => {
+            let mut here: Vec<usize> = here.iter().map(|label| labels.of(*label)).collect();
+            here.sort_unstable();
+            here != *there
+        }
+        (Pairing::Names(_), Gold::Tags(here, _), Gold::Tags(there, _)) => {
+            here.iter().zip(there).any(|(here, there)| labels.of(*here) != *there)
+        }
         _ => false,
     };
     if !here.iter().zip(&there).any(differs) {

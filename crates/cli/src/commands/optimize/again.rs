@@ -1,6 +1,6 @@
 //! A result that is measured once more: what the clock said of it on a busy machine need not be the last word.
 
-use super::finish::{base_card, command, here, versions};
+use super::finish::{base_card, command, here, quoted, versions};
 use super::{OptimizeArgs, given, resume, saved, show};
 use crate::failure::Failure;
 use crate::{console, interrupt, progress};
@@ -8,6 +8,7 @@ use sparing_engine::Engine;
 use sparing_model::Model;
 use sparing_optimize::Journal;
 use sparing_report::{Report, Verification, Versions};
+use std::path::Path;
 
 /// Words of a command line that say nothing of what was searched for.
 const MANNER: [&str; 4] = ["--again", "--json", "--resume", "--overwrite"];
@@ -22,7 +23,7 @@ pub fn again(args: &OptimizeArgs) -> Result<(), Failure> {
     let text = read()
         .map_err(|e| refused(format!("cannot be read ({e}); it is for what sparing optimize has saved in --out")))?;
     let earlier = Report::parse(&text).map_err(|e| refused(format!("is no report of sparing optimize ({e})")))?;
-    let before = comparable(&earlier).map_err(refused)?;
+    let before = comparable(&earlier, &args.out).map_err(refused)?;
     let (data, model) = given(args)?;
     is_of(&earlier, &model, &resume::marks(&model, &[&data.unseen])?).map_err(refused)?;
     let spinner = progress::spinner("the speed of what was saved");
@@ -58,9 +59,13 @@ pub fn again(args: &OptimizeArgs) -> Result<(), Failure> {
 }
 
 /// What was measured before, of a report whose times can be told beside new ones; else why they cannot.
-fn comparable(report: &Report) -> Result<Verification, String> {
-    if essence(&report.command) != essence(&command()) {
-        return Err(format!("is of another command, and would be mixed up; give that one: {} --again", report.command));
+fn comparable(report: &Report, place: &Path) -> Result<Verification, String> {
+    let before = essence(&report.command);
+    if before != essence(&command()) {
+        let (before, place) = (before.join(" "), quoted(&place.display().to_string()));
+        return Err(format!(
+            "is of another command, and would be mixed up; give that one: {before} --out {place} --again"
+        ));
     }
     let machine = &report.machine;
     if *machine != here() {
@@ -99,9 +104,28 @@ fn named(versions: &Versions) -> String {
     parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// What a command line says of what is searched for.
+/// What a command line says of what is searched for: all but how, and where the result goes.
 fn essence(command: &str) -> Vec<&str> {
-    command.split(' ').filter(|word| !MANNER.contains(word)).collect()
+    let mut words = words(command).into_iter();
+    let mut all = Vec::new();
+    while let Some(word) = words.next() {
+        match word {
+            "--out" => _ = words.next(),
+            _ if MANNER.contains(&word) || word.starts_with("--out=") || word.starts_with("'--out=") => {}
+            _ => all.push(word),
+        }
+    }
+    all
+}
+
+/// The words of a command line as [`command`] quotes them: between single quotes a space is part of one.
+fn words(command: &str) -> Vec<&str> {
+    let mut quoted = false;
+    let ends = |letter: char| {
+        quoted ^= letter == '\'';
+        letter == ' ' && !quoted
+    };
+    command.split(ends).collect()
 }
 
 #[cfg(test)]
@@ -109,9 +133,16 @@ mod tests {
     use super::essence;
 
     #[test]
-    fn what_is_asked_for_is_told_from_how() {
+    fn what_is_asked_for_is_told_from_how_and_where() {
         let before = essence("sparing optimize m --seed 2 --out fast --overwrite --json");
-        assert_eq!(before, essence("sparing optimize m --again --seed 2 --out fast"));
-        assert_ne!(before, essence("sparing optimize m --again --seed 3 --out fast"));
+        for same in
+            ["--seed 2 --out fast-2", "--out 'my own/fast' --seed 2", "'--out=my own' --seed 2", "--out=/x --seed 2"]
+        {
+            assert_eq!(before, essence(&format!("sparing optimize m --again {same}")), "{same}");
+        }
+        for other in ["--seed 3 --out fast", "--seed 2 --data 'a --out b'", "--seed 2 --data --out", "--seed"] {
+            assert_ne!(before, essence(&format!("sparing optimize m --again {other}")), "{other}");
+        }
+        assert_eq!(essence(r"m --data 'it'\''s mine.csv' --out o"), ["m", "--data", r"'it'\''s mine.csv'"]);
     }
 }

@@ -291,12 +291,16 @@ pub fn here() -> sparing_report::Machine {
 
 /// The command line, to do it again.
 pub fn command() -> String {
-    let quoted = |arg: String| match arg.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c)) {
-        true => arg,
-        false => format!("'{}'", arg.replace('\'', r"'\''")),
-    };
-    let args = std::env::args().skip(1).map(quoted);
+    let args = std::env::args_os().skip(1).map(|arg| quoted(&arg.to_string_lossy()));
     std::iter::once("sparing".to_string()).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell reads it back.
+pub fn quoted(word: &str) -> String {
+    match !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c)) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]

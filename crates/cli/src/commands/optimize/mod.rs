@@ -251,7 +251,10 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
 fn given(args: &OptimizeArgs) -> Result<(data::Data, Model), Failure> {
     // What can be wrong with the files is told before a large model is read.
     let rows = args.data.read(args.model.name() == BUILTIN).map_err(|failure| args.or_no_directory(failure))?;
-    let mut model = args.model.open_sound()?;
+    let mut model = match args.measure {
+        Some(_) => load::read(args.model.name(), args.model.head)?,
+        None => args.model.open_sound()?,
+    };
     let came = args.precision.map(PrecisionArg::resolve).or(model.plan.precision);
     model.plan.precision = came.or(Some(Precision::F32));
     if came != Some(Precision::Int8) {
