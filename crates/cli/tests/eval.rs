@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{copied, file, fixture, labelled, sparing, spoilt_in};
+use common::{copied, file, fixture, labelled, sparing, spoilt_in, with_vocabulary};
 use serde_json::Value;
 
 const TABLE: &str = "text,label\na film,zero\nthe plot,one\na classic,two\nthey call her,zero\n";

@@ -304,6 +304,40 @@ fn the_place_of_the_result_is_looked_at_first() {
 }
 
 #[test]
+fn what_the_model_was_before_is_told() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 60);
+    let folder = tempfile::tempdir().unwrap();
+    let [once, twice] = ["once", "twice"].map(|name| folder.path().join(name).display().to_string());
+    let run = |model: &str, out: &str| {
+        let args = ["optimize", model, "--data", &data, "--out", out, "--economies", "heads", "--trials", "1"];
+        sparing(&[&args[..], &["--max-loss", "20%", "--threads", "1"]].concat())
+    };
+    let ran = run(&model, &once);
+    assert!(ran.code == 0 && !ran.err.contains("optimised before"), "{}", ran.err);
+    let ran = run(&once, &twice);
+    assert!(ran.code == 0 && ran.err.contains("was optimised before and"), "{}", ran.err);
+    let notes = json(Path::new(&twice).join("report.json").as_path())["notes"].to_string();
+    assert!(notes.contains("was optimised before and"), "{notes}");
+}
+
+/// A model of sentiment has labels of its own, and another task's are taken in that order.
+#[test]
+fn another_tasks_model_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows =
+        |i: usize| format!("{i}\tthe film {i} is good\tit is bad\t{}\n", ["entailment", "not_entailment"][i % 2]);
+    std::fs::create_dir(folder.path().join("RTE")).unwrap();
+    let table = format!("index\tsentence1\tsentence2\tlabel\n{}", (0..60).map(rows).collect::<String>());
+    std::fs::write(folder.path().join("RTE/dev.tsv"), table).unwrap();
+    let out = folder.path().join("fast").display().to_string();
+    let data = folder.path().display().to_string();
+    let args = ["optimize", "builtin", "--task", "rte", "--data", &data, "--out", &out, "--economies", "heads"];
+    let ran = sparing(&[&args[..], &["--trials", "1", "--threads", "1"]].concat());
+    assert!(ran.err.contains("are not called like the task's (entailment, not_entailment)"), "{}", ran.err);
+}
+
+#[test]
 fn what_makes_no_sense_is_told_in_one_line() {
     let model = fixture("bert-classify-text");
     let (_few, few) = file("few.csv", "text,label\ngood,LABEL_1\nbad,LABEL_0\n");
@@ -324,6 +358,8 @@ fn what_makes_no_sense_is_told_in_one_line() {
         ("--max-loss", "inf", "such as 0.5%"),
         ("--max-loss", "0.1", "0.1% or 10%"),
         ("--from", "top", "an order of its own"),
+        ("--thresholds", "1.01,1.02", "judges by --max-loss alone"),
+        ("--thresholds", "1.02,1.01", "1.005,1.02"),
         ("--search-rows", "1", "10 at least"),
         ("--economies", "heads,hats", "there are blocks, heads"),
         ("--economies", "heads,relu", "see sparing train transfer"),

@@ -247,6 +247,17 @@ fn weights_that_are_no_numbers_are_refused_before_they_are_swallowed() {
 }
 
 #[test]
+fn texts_without_words_are_told() {
+    for (input, told) in [("a film\n\n", 1), ("[PAD] [PAD]\n[SEP]\n", 1), ("a film\n", 0)] {
+        let ran = piped(&["run", &fixture("bert-classify-text"), "--json"], input.as_bytes());
+        assert_eq!(ran.err.matches("has no words").count(), told, "{input}: {}", ran.err);
+        assert_eq!(ran.ok().lines().count(), input.lines().count());
+    }
+    let ran = sparing(&["run", &fixture("bert-mlm-text"), "[MASK]"]);
+    assert!(ran.code == 0 && !ran.err.contains("has no words"), "{}", ran.err);
+}
+
+#[test]
 fn layers_that_the_configuration_leaves_out_are_told() {
     let (_folder, model) = copied("bert-classify-text");
     let path = std::path::Path::new(&model).join("config.json");

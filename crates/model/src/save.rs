@@ -129,7 +129,7 @@ fn check_contents(directory: &Path, name: &Path) -> Result<(), Error> {
     let unread = |e: std::io::Error| Error::new(format!("{name}: cannot be read ({e}); give another directory"));
     match contents::stranger(directory).map_err(unread)? {
         Some(stranger) => Err(Error::new(format!(
-            "{name}: holds {}, which would be lost, so it is not a model directory; give another one to write to",
+            "{name}: holds {}, which would be lost: it is not a model directory alone; give another one to write to",
             stranger.display()
         ))),
         None if is_empty(directory) || contents::is_model(directory) => Ok(()),

@@ -30,10 +30,7 @@ impl Contest {
         let again = race(winner)?;
         if slower(&again) {
             self.winner = None;
-            for (ratio, interval) in self.speeds.values_mut() {
-                *ratio *= again.ratio;
-                interval.iter_mut().for_each(|end| *end *= again.ratio);
-            }
+            self.speeds.values_mut().for_each(|speed| *speed = scaled(*speed, again.ratio, again.interval));
         }
         Ok(self)
     }
@@ -48,9 +45,8 @@ pub fn contest<E>(
     challengers: &[(usize, bool)],
     race: &mut dyn FnMut(Contestant, usize) -> Result<Option<Timed>, E>,
 ) -> Result<Contest, E> {
-    let (mut winner, mut speed) = (first, 1.0);
-    let mut speeds: BTreeMap<usize, (f64, [f64; 2])> =
-        first.map(|first| (first, (1.0, [1.0; 2]))).into_iter().collect();
+    let mut winner = first;
+    let mut speeds: BTreeMap<usize, (f64, [f64; 2])> = first.map(|first| (first, ITSELF)).into_iter().collect();
     for (challenger, may_win) in challengers.iter().filter(|(number, _)| Some(*number) != first) {
         let Some(mut timed) = race(winner, *challenger)? else { continue };
         let mut wins = *may_win && timed.interval[0] > CLEARLY;
@@ -59,19 +55,23 @@ pub fn contest<E>(
             wins = again.interval[0] > CLEARLY;
             timed = if again.ratio < timed.ratio { again } else { timed };
         }
-        speeds.insert(*challenger, (speed * timed.ratio, timed.interval.map(|end| speed * end)));
         if wins {
-            (winner, speed) = (Some(*challenger), speed * timed.ratio);
+            // From now on all are measured by the new one, as well as that is known of the old one.
+            let [low, high] = timed.interval;
+            speeds.values_mut().for_each(|speed| *speed = scaled(*speed, 1.0 / timed.ratio, [1.0 / high, 1.0 / low]));
+            winner = Some(*challenger);
         }
-    }
-    for (ratio, interval) in speeds.values_mut() {
-        *ratio /= speed;
-        interval.iter_mut().for_each(|end| *end /= speed);
-    }
-    if let Some(own) = winner.and_then(|winner| speeds.get_mut(&winner)) {
-        *own = (1.0, [1.0; 2]);
+        speeds.insert(*challenger, if wins { ITSELF } else { (timed.ratio, timed.interval) });
     }
     Ok(Contest { winner, speeds })
+}
+
+/// As fast as itself.
+const ITSELF: (f64, [f64; 2]) = (1.0, [1.0; 2]);
+
+/// A speed beside something else than before, of which the speed beside that is known.
+fn scaled((ratio, [low, high]): (f64, [f64; 2]), by: f64, within: [f64; 2]) -> (f64, [f64; 2]) {
+    (ratio * by, [low * within[0], high * within[1]])
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     /// A race with this ratio, and an interval of a share to both sides.
     fn timed(ratio: f64, unsure: f64) -> Timed {
         let interval = [ratio * (1.0 - unsure), ratio * (1.0 + unsure)];
-        Timed { ratio, interval, ms: 1.0, first_ms: ratio, undisturbed: ratio }
+        Timed { ratio, interval, ms: 1.0, first_ms: ratio, undisturbed: ratio, slowed: 1.0 }
     }
 
     /// Races of contestants with these times, each with an interval of a share to both sides.
@@ -101,6 +101,12 @@ mod tests {
             assert!((speed - 2.0 / ms).abs() < 1e-12, "{speeds:?}");
         }
         assert!(found.speeds.values().all(|(ratio, [low, high])| low <= ratio && ratio <= high));
+        // Who lost the place is known as well as the race it lost, those it had beaten by two.
+        let wide = |number: usize| found.speeds[&number].1[1] / found.speeds[&number].1[0];
+        let once = 1.05f64 / 0.95;
+        for (number, expected) in [(0, once * once), (1, once), (2, once * once), (3, 1.0)] {
+            assert!((wide(number) - expected).abs() < 1e-9, "{number}: {}", wide(number));
+        }
     }
 
     #[test]

@@ -16,7 +16,8 @@ pub struct Costs {
 
 impl Costs {
     /// Counts a model's operations on requests of these lengths, and measures how fast precisions are. A last layer that computes
-    /// nothing but what the head reads costs as little as that is.
+    /// nothing but what the head reads costs as little as that is. Precisions are raced on one thread, which waits for nobody: two that
+    /// wait for each other take as long as the slower core of a machine that is at something else, and any precision is as slow there.
     pub fn measure(
         model: &Model,
         anatomy: &Anatomy,
@@ -41,10 +42,12 @@ impl Costs {
         };
         let shares = anatomy.sites.iter().map(share).collect();
         let mut faster = Vec::new();
+        let alone = Options { threads: 1, ..options.clone() };
         for precision in precisions {
             let ratio = journal.clocked(&format!("the model in {}", precision.name()), || {
-                let engine = Engine::compile(model, &Options { precision: Some(*precision), ..options.clone() })?;
-                Ok(watch.race(baseline, &engine, 7)?.undisturbed)
+                let before = Engine::compile(model, &alone)?;
+                let engine = Engine::compile(model, &Options { precision: Some(*precision), ..alone.clone() })?;
+                Ok(watch.race(&before, &engine, 7)?.undisturbed)
             })?;
             // To halves: what is left after that is the machine, not its mood.
             faster.push((*precision, (ratio * 2.0).round() / 2.0));

@@ -125,6 +125,7 @@ mod tests {
             menu,
             group,
             bottom_first,
+            thresholds: Default::default(),
             most_rows: false,
             last_steps: true,
             seed,

@@ -39,6 +39,7 @@ pub use economy::{Economy, Strategy};
 pub use elements::{Element, Weight, bottom_first, queue as element_queue};
 pub use journal::Journal;
 pub use judge::{Elsewhere, Judge, Verdict, answers, executor, without_intervals};
+pub use queue::Thresholds;
 pub use recipe::{Left, Recipe};
 pub use running::{Counted, GivenUp, Prices, Running};
 pub use search::{Event, Search, Settings, Tried, Tune};

@@ -6,14 +6,28 @@ use crate::running::{Prices, Running, choosing, reconciled, saves_operations};
 use crate::search::{Event, Search};
 use crate::weight::weight;
 use crate::{Economy, Kind, Left, Recipe, Strategy};
+use serde::{Deserialize, Serialize};
 use sparing_model::{AttentionPlan, Error};
 use sparing_quantize::Part;
 use sparing_report::Focus;
 use std::collections::BTreeSet;
 
-/// Thresholds of Table 9, times the baseline's loss.
-const PRUNE: f64 = 1.005;
-const APPROXIMATE: f64 = 1.02;
+/// Loss without an element, as a multiple of the baseline's, below which it may go.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// For good.
+    pub prune: f64,
+    /// If something cheaper takes its place.
+    pub approximate: f64,
+}
+
+impl Default for Thresholds {
+    /// Those of Table 9.
+    fn default() -> Thresholds {
+        Thresholds { prune: 1.005, approximate: 1.02 }
+    }
+}
+
 /// Tighter for blocks, looser for what is smaller (the paper's "adaptive threshold").
 const ADAPTIVE: [f64; 2] = [1.002, 1.005];
 
@@ -215,12 +229,13 @@ fn look(search: &mut Search<'_>, state: &mut State, element: &Element) -> Result
     let tried = search.attempt(&name, &recipe)?;
     let (loss, own) = (tried.verdict.loss, search.judge.own().loss);
     let settings = search.settings;
+    let Thresholds { prune, approximate } = settings.thresholds;
     let prune = match (settings.focus, settings.strategy) {
         (Focus::Accuracy, _) => state.least,
         (_, Strategy::Adaptive) => ADAPTIVE[element.granularity.min(1)] * own,
-        _ => PRUNE * own,
+        _ => prune * own,
     };
-    let approximate = if settings.focus == Focus::Accuracy { APPROXIMATE * state.least } else { APPROXIMATE * own };
+    let approximate = approximate * if settings.focus == Focus::Accuracy { state.least } else { own };
     if settings.focus == Focus::Size && settings.may(Economy::Bits) && element.granularity == 0 {
         // Elements smaller than a tensor have the bits of their block.
         let site = &search.shop.anatomy.sites[element.site];
@@ -312,6 +327,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn thresholds_decide_what_goes() {
+        let removed = |thresholds| {
+            let settings = settings(Strategy::Paper, Focus::Size, &[Economy::Blocks]);
+            let settings = crate::Settings { thresholds, ..settings };
+            searching(&model(), &settings, 12, |search| {
+                search.run().unwrap();
+                search.tried.iter().filter(|tried| tried.accepted).count()
+            })
+        };
+        let all = removed(Thresholds { prune: 100.0, approximate: 100.0 });
+        let none = removed(Thresholds { prune: 1e-3, approximate: 1e-3 });
+        assert!(all > 0 && none == 0, "{all} {none}");
+    }
+
     /// What is tried of sites that may all be approximated, and what is kept.
     fn approximated(tokens: u32, menu: &[Economy], budget: f64) -> (usize, Option<String>) {
         let settings = crate::Settings { budget, ..settings(Strategy::Paper, Focus::Speed, menu) };
@@ -348,7 +378,8 @@ mod tests {
                 walk(search, &mut state, vec![Element { site: 0, units, granularity: 0 }]).unwrap();
                 let loss = search.tried[0].verdict.loss / search.judge.own().loss;
                 let found = state.approximable.contains(&0);
-                assert_eq!(found, (PRUNE..APPROXIMATE).contains(&loss), "{loss}");
+                let Thresholds { prune, approximate } = Thresholds::default();
+                assert_eq!(found, (prune..approximate).contains(&loss), "{loss}");
                 found
             })
         });

@@ -1,7 +1,9 @@
 //! What all strategies share: settings, trials, and the record of what was tried.
 
 use crate::running::{GivenUp, Prices, Running};
-use crate::{Costs, Economy, Journal, Judge, Recipe, Stopwatch, Strategy, Verdict, Workshop, cost, outcome, queue};
+use crate::{
+    Costs, Economy, Journal, Judge, Recipe, Stopwatch, Strategy, Thresholds, Verdict, Workshop, cost, outcome, queue,
+};
 use serde::{Deserialize, Serialize};
 use sparing_engine::Engine;
 use sparing_model::{Bits, Error, Model, Precision};
@@ -28,6 +30,8 @@ pub struct Settings {
     pub group: usize,
     /// Lower layers first.
     pub bottom_first: bool,
+    /// Of strategies that go from element to element.
+    pub thresholds: Thresholds,
     /// An element may go only if most rows do not get worse by it.
     pub most_rows: bool,
     /// Seed of everything random.

@@ -19,6 +19,8 @@ pub struct Timed {
     /// The first engine's time over the second's where each request counts by its quickest run: what the machine can do,
     /// whatever else it was at. A busy one slows every run of the median, but seldom all runs of a request.
     pub undisturbed: f64,
+    /// The first engine's time over what its requests take that way: how much the machine was at something else.
+    pub slowed: f64,
 }
 
 /// Requests to time engines with.
@@ -78,13 +80,14 @@ impl Stopwatch {
         let each = 1e3 / self.requests.len().max(1) as f64;
         let interval = median_interval(ratios.clone());
         let [a, b] = [0, 1].map(|which| quickest.iter().map(|pair| pair[which]).sum::<f64>());
-        let undisturbed = a / b;
+        let (first, second) = (median(firsts), median(seconds));
         Ok(Timed {
             ratio: median(ratios),
             interval,
-            ms: median(seconds) * each,
-            first_ms: median(firsts) * each,
-            undisturbed,
+            ms: second * each,
+            first_ms: first * each,
+            undisturbed: a / b,
+            slowed: first / a,
         })
     }
 

@@ -24,6 +24,7 @@ pub(crate) fn settings(strategy: Strategy, focus: Focus, menu: &[Economy]) -> Se
         budget: 0.9,
         group: 16,
         bottom_first: false,
+        thresholds: Default::default(),
         most_rows: false,
         seed: 0,
         trials: 99,

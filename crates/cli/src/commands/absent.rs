@@ -64,3 +64,22 @@ pub mod lra {
         Err(super::training())
     }
 }
+
+/// `sparing study functions` and `layer`.
+pub mod study {
+    use super::{Args, Rest};
+
+    /// Figures of networks in the place of functions (not in this build: needs the cargo feature `train`)
+    #[derive(Debug, Args)]
+    pub struct FunctionsArgs {
+        #[command(flatten)]
+        _rest: Rest,
+    }
+
+    /// One encoder layer's time by what is replaced (not in this build: needs the cargo feature `train`)
+    #[derive(Debug, Args)]
+    pub struct LayerArgs {
+        #[command(flatten)]
+        _rest: Rest,
+    }
+}

@@ -141,7 +141,8 @@ impl Tokenizer {
     pub fn description(&self) -> Result<String, Error> {
         let told = |e: String| Error::new(format!("{}: cannot be written down ({})", self.file, one_line(&e)));
         let inner = self.inner.to_string(false).map_err(|e| told(e.to_string()))?;
-        Ok(format!("{inner} {:?} {:?} {:?}", self.processor, self.types, self.max_tokens))
+        let processor = serde_json::to_string(&self.processor).map_err(|e| told(e.to_string()))?;
+        Ok(format!("{inner} {processor} {:?} {:?}", self.types, self.max_tokens))
     }
 
     /// The text of these ids.

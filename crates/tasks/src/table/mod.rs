@@ -91,6 +91,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, select: &Select) -> Result<Da
             )));
         }
         _ => {
+            path.metadata().map_err(|e| crate::source::cannot_read(path, &e))?;
             return Err(Error::new(format!(
                 "{source}: not a table by its name; there are .csv, .tsv, .jsonl, .json and .parquet"
             )));

@@ -118,12 +118,13 @@ fn essence(command: &str) -> Vec<&str> {
     all
 }
 
-/// The words of a command line as [`command`] quotes them: between single quotes a space is part of one.
+/// The words of a command line as [`quoted`] writes them: between single quotes a space is part of one.
 fn words(command: &str) -> Vec<&str> {
-    let mut quoted = false;
+    let (mut inside, mut escaped) = (false, false);
     let ends = |letter: char| {
-        quoted ^= letter == '\'';
-        letter == ' ' && !quoted
+        inside ^= letter == '\'' && !escaped;
+        escaped = letter == '\\' && !inside;
+        letter == ' ' && !inside
     };
     command.split(ends).collect()
 }

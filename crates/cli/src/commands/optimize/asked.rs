@@ -3,7 +3,7 @@
 use super::{EndArg, OptimizeArgs, tutor};
 use crate::failure::Failure;
 use sparing_model::Model;
-use sparing_optimize::{Economy, Settings, Strategy, bottom_first};
+use sparing_optimize::{Economy, Settings, Strategy, Thresholds, bottom_first};
 
 impl OptimizeArgs {
     /// Refuses options that nothing would come of.
@@ -15,6 +15,10 @@ impl OptimizeArgs {
             (
                 self.from.is_some() && !has_end,
                 "--from: this strategy has an order of its own; it is for paper, taylor, flat and adaptive",
+            ),
+            (
+                self.thresholds.is_some() && matches!(strategy, Strategy::Cost | Strategy::TopLayers),
+                "--thresholds: this strategy judges by --max-loss alone; they are for paper, taylor, random, flat and adaptive",
             ),
             (
                 tutor.analysis_rows.is_some() && tutor.analysis == tutor::AnalysisArg::Evaluate,
@@ -73,6 +77,7 @@ impl OptimizeArgs {
                 Some(end) => end == EndArg::Bottom,
                 None => bottom_first(model.architecture.head.kind),
             },
+            thresholds: self.thresholds.unwrap_or_default(),
             most_rows: self.most_rows,
             seed: self.seed,
             trials: self.trials,
@@ -99,6 +104,17 @@ pub fn share(text: &str) -> Result<f64, String> {
     if (0.0..1.0).contains(&share) { Ok(share) } else { Err(expected.into()) }
 }
 
+/// `1.005,1.02`.
+pub fn thresholds(text: &str) -> Result<Thresholds, String> {
+    let numbers = text.split(',').map(|number| number.trim().parse().ok()).collect::<Option<Vec<f64>>>();
+    match numbers.as_deref() {
+        Some(&[prune, approximate]) if prune >= 1.0 && approximate >= prune && approximate.is_finite() => {
+            Ok(Thresholds { prune, approximate })
+        }
+        _ => Err("two multiples of the loss are expected, the second no smaller than the first: 1.005,1.02".into()),
+    }
+}
+
 pub fn economy(text: &str) -> Result<Economy, String> {
     let names = Economy::ALL.map(Economy::name);
     let found = Economy::ALL.into_iter().find(|economy| economy.name() == text.trim());
@@ -113,7 +129,16 @@ pub fn economy(text: &str) -> Result<Economy, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{share, thresholds};
+
+    #[test]
+    fn thresholds_are_two_multiples() {
+        let found = thresholds("1.01, 1.05").unwrap();
+        assert_eq!((found.prune, found.approximate), (1.01, 1.05));
+        for text in ["", "1.01", "1.02,1.01", "0.9,1", "1,inf", "nan,2", "1,2,3"] {
+            assert!(thresholds(text).unwrap_err().contains("1.005,1.02"), "{text}");
+        }
+    }
 
     #[test]
     fn half_a_percent_is_not_half() {

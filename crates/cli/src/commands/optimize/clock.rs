@@ -121,14 +121,17 @@ fn may_be_chosen(found: &Found, settings: &Settings, number: usize) -> bool {
 /// Puts times in: of the chosen one what the fresh process measured, of those that were raced against it as much more or less,
 /// of the rest what was foreseen beside it.
 pub fn put_times(candidates: &mut [Candidate], found: &Found, contest: &Contest, measured: &Measured) {
-    let (base, foreseen) = match contest.winner {
-        Some(winner) => (measured.time_ratio, found.tried[winner].foreseen),
-        None => (1.0, 1.0),
+    let (base, within, foreseen) = match contest.winner {
+        Some(winner) => (measured.time_ratio, measured.time_interval, found.tried[winner].foreseen),
+        None => (1.0, [1.0; 2], 1.0),
     };
     for (number, one) in candidates.iter_mut().enumerate() {
         let (ratio, interval) = match contest.speeds.get(&number) {
             _ if contest.winner == Some(number) => (measured.time_ratio, Some(measured.interval())),
-            Some((speed, [low, high])) => (base * speed, Some(Interval { low: base * low, high: base * high })),
+            // As well as both are known.
+            Some((speed, [low, high])) => {
+                (base * speed, Some(Interval { low: within[0] * low, high: within[1] * high }))
+            }
             None => (base * found.tried[number].foreseen / foreseen, None),
         };
         (one.time_ratio, one.time_interval, one.time_ms) = (ratio, interval, measured.baseline_ms / ratio);

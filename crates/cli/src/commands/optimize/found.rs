@@ -142,6 +142,7 @@ mod tests {
             menu: Vec::new(),
             group: 1,
             bottom_first: false,
+            thresholds: Default::default(),
             most_rows: false,
             seed: 0,
             trials: 1,

@@ -28,10 +28,10 @@ use data::DataArgs;
 use place::Begun;
 use sparing_engine::Options as EngineOptions;
 use sparing_model::{Model, Precision};
-use sparing_optimize::{Economy, Strategy};
+use sparing_optimize::{Economy, Strategy, Thresholds};
 use sparing_report::Focus;
 use sparing_tasks::{Bootstrap, Options};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tutor::TutorArgs;
 
 /// Makes a model faster, smaller or more accurate, within the loss of accuracy that you accept
@@ -106,6 +106,11 @@ pub struct OptimizeArgs {
     /// matter most, else top]
     #[arg(long, value_enum, value_name = "END")]
     from: Option<EndArg>,
+
+    /// Strategies that go from element to element: it may be removed if the loss stays below so many times the model's own, and
+    /// approximated below so many [default: 1.005,1.02, as published]
+    #[arg(long, value_name = "PRUNE,APPROXIMATE", value_parser = asked::thresholds)]
+    thresholds: Option<Thresholds>,
 
     /// Accept a step only if most rows do not get worse by it
     #[arg(long)]
@@ -198,19 +203,19 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let begun = Begun::now(args)?;
     args.check_idle()?;
     tutor::check(&args.tutor)?;
-    #[cfg_attr(not(feature = "train"), allow(unused_mut))]
     let (mut data, model) = given(args)?;
     args.check_menu(&model)?;
     #[cfg(feature = "train")]
     let rows = args.tutor.recover.then(|| args.train_rows(&model, &mut data)).transpose()?;
     // Nobody wants to hear of it after the search.
     let head = &model.architecture.head;
-    data.unseen.gold(head.kind, &head.labels, &mut vec![])?;
+    let mut notes = Vec::new();
+    data.unseen.gold(head.kind, &head.labels, &mut notes)?;
     #[cfg(feature = "train")]
     rows.as_ref().map(|rows| rows.gold(head.kind, &head.labels, &mut vec![])).transpose()?;
-    for note in &data.search.notes {
-        console::note(note);
-    }
+    notes.extend(lost_before(args.model.name()));
+    data.search.notes.iter().chain(&notes).for_each(|note| console::note(note));
+    data.unseen.notes.extend(notes);
     let settings = args.settings(&model);
     #[cfg(feature = "train")]
     let elsewhere = tutor::elsewhere(&args.tutor)?;
@@ -234,16 +239,25 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
             console::note("nothing was found yet, and nothing is written");
         }
     })?;
-    #[cfg(feature = "train")]
-    let mut found = match &rows {
-        Some(rows) => recover::search(args, &data, rows, &settings, &work, journal)?,
-        None => work.search(&settings, journal, None)?,
+    let searched = || {
+        #[cfg(feature = "train")]
+        let mut found = match &rows {
+            Some(rows) => recover::search(args, &data, rows, &settings, &work, journal)?,
+            None => work.search(&settings, journal, None)?,
+        };
+        #[cfg(not(feature = "train"))]
+        let mut found = work.search(&settings, journal, None)?;
+        interrupt::answer(
+            "the search is over, and its result is being finished; Ctrl-C again leaves at once without it",
+        );
+        work.lighten(&settings, &mut found)?;
+        finish::finish(args, &data, &settings, &work, found, &before, &begun)
     };
-    #[cfg(not(feature = "train"))]
-    let mut found = work.search(&settings, journal, None)?;
-    interrupt::answer("the search is over, and its result is being finished; Ctrl-C again leaves at once without it");
-    work.lighten(&settings, &mut found)?;
-    let (report, place) = finish::finish(args, &data, &settings, &work, found, &before, &begun)?;
+    let (report, place) = searched().inspect_err(|failure: &Failure| {
+        if !matches!(failure, Failure::Interrupted) && args.journal().exists() {
+            console::note("what was tried is not lost: once that is mended, the same command with --resume goes on");
+        }
+    })?;
     show::show(args, &report, &place)
 }
 
@@ -262,6 +276,19 @@ fn given(args: &OptimizeArgs) -> Result<(data::Data, Model), Failure> {
     }
     let calibrates = args.strategy() == Strategy::Cost;
     Ok((args.data.divide(rows, model.architecture.head.kind, calibrates, args.seed)?, model))
+}
+
+/// What was lost when the model was optimised before, as its report has it: losses add up.
+fn lost_before(model: &str) -> Option<String> {
+    let text = std::fs::read_to_string(Path::new(model).join("report.json")).ok()?;
+    let before = sparing_report::Report::parse(&text).ok()?;
+    let change = match 100.0 * before.lost? {
+        lost if lost.abs() < 0.05 => "lost nothing".to_string(),
+        lost if lost > 0.0 => format!("lost {lost:.1}%"),
+        gained => format!("gained {:.1}%", -gained),
+    };
+    let rows = "of its score on unseen rows then, by the report that lies beside it";
+    Some(format!("{model} was optimised before and {change} {rows}: this search goes by what is left"))
 }
 
 /// Refuses a model whose answers are worth nothing on the rows that are searched with.

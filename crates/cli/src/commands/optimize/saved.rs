@@ -17,6 +17,8 @@ use std::process::{Command, Stdio};
 const ROUNDS: usize = 9;
 /// Ends of an interval that are further apart than this say that something else was running.
 const BUSY: f64 = 1.2;
+/// So do requests that take so many times as long as each did at its quickest.
+const SLOWED: f64 = 1.4;
 
 /// How a note begins that says so.
 pub const DOUBTFUL: &str = "the machine was busy";
@@ -32,6 +34,8 @@ pub struct Measured {
     pub time_interval: [f64; 2],
     /// The baseline's milliseconds for a request.
     pub baseline_ms: f64,
+    /// How many times as long as at their quickest its requests took.
+    pub slowed: f64,
     /// Bytes of the saved weights.
     pub bytes: u64,
     /// Bytes of packed weights and tables in memory.
@@ -58,12 +62,17 @@ impl Measured {
     /// What to say where the rounds differ too much to believe in the speed.
     pub fn doubt(&self) -> Option<String> {
         let [low, high] = self.time_interval;
-        (high > BUSY * low).then(|| {
-            format!(
-                "{DOUBTFUL}: the rounds of the race say {low:.2} to {high:.2} times as fast; when nothing else runs, the same command \
-                 with --again measures once more"
-            )
-        })
+        let seen = if high > BUSY * low {
+            format!("the rounds of the race say {low:.2} to {high:.2} times as fast")
+        } else if self.slowed > SLOWED {
+            format!("requests took {:.1} times as long as at their quickest", self.slowed)
+        } else {
+            return None;
+        };
+        Some(format!(
+            "{DOUBTFUL}: {seen}; when nothing else runs, the same command with --again measures once more, and with --overwrite searches \
+             once more"
+        ))
     }
 }
 
@@ -86,6 +95,7 @@ pub fn measure(args: &OptimizeArgs, place: &Path, baseline: &Model, data: &Data)
         time_ratio: timed.ratio,
         time_interval: timed.interval,
         baseline_ms: timed.first_ms,
+        slowed: timed.slowed,
         bytes: saved.weights.size_in_bytes() as u64,
         memory: second.weight_bytes() as u64,
     };
@@ -140,11 +150,15 @@ mod tests {
             time_ratio: 3.0,
             time_interval,
             baseline_ms: 3.0,
+            slowed: 1.1,
             bytes: 1,
             memory: 1,
         };
         assert_eq!(measured([2.9, 3.1]).doubt(), None);
         let told = measured([1.32, 3.86]).doubt().unwrap();
         assert!(told.contains("busy") && told.contains("1.32 to 3.86"), "{told}");
+        // All rounds alike, and all slow.
+        let told = Measured { slowed: 1.7, ..measured([2.9, 3.1]) }.doubt().unwrap();
+        assert!(told.contains("busy") && told.contains("1.7 times as long"), "{told}");
     }
 }

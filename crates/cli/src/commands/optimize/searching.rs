@@ -108,11 +108,11 @@ impl<'a> Work<'a> {
             false => format!(", doubt {:.2}%", 100.0 * tried.verdict.doubt),
         };
         format!(
-            "{} {what}: {}; {:.2}x smaller, {:.2}x faster foreseen, score {:.4} ({:+.2}% ± {:.2}){doubt}",
+            "{} {what}: {}; {}, {} foreseen, score {:.4} ({:+.2}% ± {:.2}){doubt}",
             if good { "✓" } else { "·" },
             outcome::words(&tried.recipe, &self.shop.anatomy),
-            self.shop.model.weights.size_in_bytes() as f64 / tried.bytes.max(1) as f64,
-            tried.foreseen,
+            times(self.shop.model.weights.size_in_bytes() as f64 / tried.bytes.max(1) as f64, "smaller", "larger"),
+            times(tried.foreseen, "faster", "slower"),
             tried.verdict.score,
             -100.0 * tried.verdict.lost,
             100.0 * tried.verdict.luck,
@@ -214,6 +214,11 @@ impl<'a> Work<'a> {
         found.tried.push(tried);
         Ok(Some(good))
     }
+}
+
+/// "1.92x faster", or "1.20x slower".
+fn times(ratio: f64, more: &str, less: &str) -> String {
+    if ratio < 0.995 { format!("{:.2}x {less}", 1.0 / ratio) } else { format!("{ratio:.2}x {more}") }
 }
 
 /// Looks at what maps read, and works out what can be spared.

@@ -118,6 +118,7 @@ struct Session<'a> {
     /// One text from the command line: its answer may take several lines.
     single: bool,
     told_truncation: Cell<bool>,
+    told_emptiness: Cell<bool>,
 }
 
 /// An input with its tokens.
@@ -177,7 +178,8 @@ fn answer(
     inputs: &mut Inputs,
 ) -> Result<(), Failure> {
     let single = args.texts.len() == 1;
-    let session = Session { args, model, tokenizer, engine, executor, single, told_truncation: Cell::new(false) };
+    let (told_truncation, told_emptiness) = (Cell::new(false), Cell::new(false));
+    let session = Session { args, model, tokenizer, engine, executor, single, told_truncation, told_emptiness };
     let mut out = Out::new();
     let result = match model.architecture.head.kind {
         HeadKind::Classify | HeadKind::MultiLabel | HeadKind::Regress => labels::run(&session, inputs, &mut out),
@@ -257,6 +259,7 @@ impl Session<'_> {
             .encode(&input.text, input.pair.as_deref(), self.args.max_tokens)
             .map_err(|e| Failure::from(e).at(&input.place))?;
         self.tell_truncation(&encoded, &input.place);
+        self.tell_emptiness(&encoded, &input.place);
         let tokens = encoded.sequence.ids.len();
         Ok((Item { input, encoded }, tokens))
     }
@@ -265,6 +268,18 @@ impl Session<'_> {
         if encoded.truncated && !self.told_truncation.replace(true) {
             let tokens = encoded.sequence.ids.len();
             console::note(&format!("{place} was cut to {tokens} tokens; later ones that are cut are not mentioned"));
+        }
+    }
+
+    /// Special tokens alone, padding among them, are computed like any others, and mean nothing.
+    fn tell_emptiness(&self, encoded: &Encoded, place: &str) {
+        // Where words are what comes out, none need go in.
+        let needs_words = !matches!(self.model.architecture.head.kind, HeadKind::MaskedLm | HeadKind::CausalLm);
+        let is_empty = encoded.sequence.ids.iter().all(|id| self.tokenizer.is_special(*id));
+        if needs_words && is_empty && !self.told_emptiness.replace(true) {
+            console::note(&format!(
+                "{place} has no words: what comes out says nothing of it; later ones without words are not mentioned"
+            ));
         }
     }
 

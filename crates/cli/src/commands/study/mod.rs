@@ -23,6 +23,10 @@ enum StudyCommand {
     Functions(functions::FunctionsArgs),
     #[cfg(feature = "train")]
     Layer(layer::LayerArgs),
+    #[cfg(not(feature = "train"))]
+    Functions(super::absent::study::FunctionsArgs),
+    #[cfg(not(feature = "train"))]
+    Layer(super::absent::study::LayerArgs),
 }
 
 /// Runs the command.
@@ -33,5 +37,7 @@ pub fn study(args: &StudyArgs) -> Result<(), Failure> {
         StudyCommand::Functions(args) => functions::functions(args),
         #[cfg(feature = "train")]
         StudyCommand::Layer(args) => layer::layer(args),
+        #[cfg(not(feature = "train"))]
+        StudyCommand::Functions(_) | StudyCommand::Layer(_) => Err(super::training()),
     }
 }
