@@ -280,7 +280,8 @@ fn given(args: &OptimizeArgs) -> Result<(data::Data, Model), Failure> {
 
 /// What was lost when the model was optimised before, as its report has it: losses add up.
 fn lost_before(model: &str) -> Option<String> {
-    let text = std::fs::read_to_string(Path::new(model).join("report.json")).ok()?;
+    let directory = Some(Path::new(model)).filter(|_| model != BUILTIN)?;
+    let text = std::fs::read_to_string(directory.join("report.json")).ok()?;
     let before = sparing_report::Report::parse(&text).ok()?;
     let change = match 100.0 * before.lost? {
         lost if lost.abs() < 0.05 => "lost nothing".to_string(),
