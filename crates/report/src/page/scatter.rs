@@ -28,8 +28,8 @@ pub(super) fn section(report: &Report) -> Option<Element> {
     }
     let lead = format!(
         "{} on the searched rows. Up and to the left is better. Point at a mark to see what it is. Colour says whether a candidate \
-         is within the budget, which goes by its doubt and not by its score alone (see the frontier below): so one below the \
-         dashed line may be within, and one above it beyond.",
+         is within the budget, which goes by its doubt and not by its score alone (see the frontier below): so one above the \
+         dashed line may be beyond it.",
         first_upper(&report.task.metric.name)
     );
     let costs = [
