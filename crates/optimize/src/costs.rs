@@ -43,11 +43,15 @@ impl Costs {
         let shares = anatomy.sites.iter().map(share).collect();
         let mut faster = Vec::new();
         let alone = Options { threads: 1, ..options.clone() };
+        let mut own: Option<Engine> = None;
         for precision in precisions {
             let ratio = journal.clocked(&format!("the model in {}", precision.name()), || {
-                let before = Engine::compile(model, &alone)?;
+                let before = match &mut own {
+                    Some(before) => before,
+                    none => none.insert(Engine::compile(model, &alone)?),
+                };
                 let engine = Engine::compile(model, &Options { precision: Some(*precision), ..alone.clone() })?;
-                Ok(watch.race(&before, &engine, 7)?.undisturbed)
+                Ok(watch.race(before, &engine, 7)?.undisturbed)
             })?;
             // To halves: what is left after that is the machine, not its mood.
             faster.push((*precision, (ratio * 2.0).round() / 2.0));
