@@ -82,7 +82,9 @@ fn check_lists(source: &str, reader: &SerializedFileReader<File>, most: u64) -> 
             }
             let mut pages = group.get_column_page_reader(place).map_err(wrong)?;
             while let Some(page) = pages.peek_next_page().map_err(wrong)? {
-                held += ELEMENT.saturating_mul(page.num_levels.or(page.num_rows).unwrap_or(0) as u64);
+                // What a header says may be any number.
+                let elements = page.num_levels.or(page.num_rows).unwrap_or(0) as u64;
+                held = ELEMENT.saturating_mul(elements).saturating_add(held);
                 if held > most {
                     return Err(too_much(
                         &format!("{source}, column {}", column.column_path().string()),
