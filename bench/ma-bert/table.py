@@ -96,7 +96,7 @@ def pooled(file):
         found.setdefault(row["kind"], {}).setdefault(row["task"], []).append((float(row["student"]), float(row["teacher"])))
     print("| | seeds | " + " | ".join(TASKS) + " | mean | to its own teacher |")
     print("|---" * (len(TASKS) + 4) + "|")
-    for kind, name in {"teacher": "teacher", **KINDS}.items():
+    for kind, name in {"teacher": "teacher", **KINDS, "three": "matrix arithmetic only, three layers"}.items():
         medians = [statistics.median(student for student, _ in found[kind][task]) for task in TASKS]
         apart = [statistics.median(student - teacher for student, teacher in found[kind][task]) for task in TASKS]
         seeds = sorted({len(found[kind][task]) for task in TASKS})

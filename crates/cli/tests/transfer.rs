@@ -161,6 +161,7 @@ fn options_that_would_be_ignored_are_refused() {
     together(&task, &begin, ["--begin-texts 0", "--begin-steps"]);
     let told = work.transfer(&task, &["--guided", "8"], "never").error(1);
     assert!(told.contains("--guided 8: there are 8 updates"), "{told}");
+    together(&task, &["--max-tokens", "64"], ["--max-tokens 64", "the teacher takes 40"]);
     work.transfer(&text, &["--max-tokens", "12"], "short").ok();
     let short = work.at("short");
     together(&task, &["--student", &short, "--max-tokens", "16"], ["--max-tokens 16", "--student"]);

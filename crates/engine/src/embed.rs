@@ -1,5 +1,6 @@
 //! Looking up embeddings: rows are read straight from the mapped tensors, in the file's element type.
 
+use crate::finite;
 use crate::layout::Layout;
 use sparing_kernels::RowsMut;
 use sparing_model::{Architecture, Embeddings, Error, Tensor, Weights};
@@ -25,10 +26,10 @@ impl Tables {
         let tables = Tables { weights, embeddings: e, width };
         tables.check(&tables.embeddings.word, tables.embeddings.vocabulary, tables.embeddings.width)?;
         if let Some(positions) = &tables.embeddings.positions {
-            tables.check(&positions.name, positions.rows, width)?;
+            tables.check_whole(&positions.name, positions.rows, width)?;
         }
         if let Some(types) = &tables.embeddings.token_types {
-            tables.check(&types.name, types.rows, width)?;
+            tables.check_whole(&types.name, types.rows, width)?;
         }
         Ok(tables)
     }
@@ -40,6 +41,16 @@ impl Tables {
             return Err(Error::new(format!("tensor \"{name}\" has shape {shape:?} where [{rows}, {width}] is needed")));
         }
         Ok(())
+    }
+
+    /// The same, and every number of the table: it is small, and all texts read it.
+    fn check_whole(&self, name: &str, rows: usize, width: usize) -> Result<(), Error> {
+        self.check(name, rows, width)?;
+        let (table, mut row) = (self.table(name), vec![0.0; width]);
+        (0..rows).try_for_each(|number| {
+            table.read(number * width, &mut row);
+            finite::check(name, &row)
+        })
     }
 
     /// Bytes of the tables in the mapped file.

@@ -1,7 +1,7 @@
 //! Weights that are numbers. Attention takes the largest of its scores, and ReLU the larger of a number and zero: what is no number
 //! would not come out as one, and the answer would look as if nothing were wrong.
 //!
-//! Tables of embeddings are not read whole, and not checked here: a row of theirs is added, and the answer is no number then.
+//! The table of words is not read whole, and not checked here: a row of it is added, and the answer is no number then.
 
 use sparing_model::{Bias, Error, Weights, not_finite};
 

@@ -264,13 +264,15 @@ fn blocks_of_an_int8_model_stay_in_bf16_where_the_plan_says_so() {
     }
 }
 
-/// What positions add to scores is swallowed by attention as scores are.
+/// What positions add to scores is swallowed by attention as scores are; tables that every text reads are read before the first.
 #[test]
 fn positions_that_are_no_numbers_are_refused_by_name() {
     let xlnet = ["r", "r_r_bias", "r_s_bias", "r_w_bias", "seg_embed"];
     let xlnet = xlnet.map(|part| ("xlnet-classify", format!("transformer.layer.0.rel_attn.{part}")));
     let mpnet = ("mpnet-classify", "mpnet.encoder.relative_attention_bias.weight".to_string());
-    for (fixture_name, name) in xlnet.into_iter().chain([mpnet]) {
+    let tables = ["position", "token_type"];
+    let tables = tables.map(|table| ("bert-classify", format!("bert.embeddings.{table}_embeddings.weight")));
+    for (fixture_name, name) in xlnet.into_iter().chain([mpnet]).chain(tables) {
         let mut model = Model::load(&fixture(fixture_name)).unwrap();
         let tensor = model.weights.tensor(&name).unwrap();
         let (shape, mut values) = (tensor.shape.to_vec(), vec![0.0; tensor.len()]);

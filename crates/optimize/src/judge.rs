@@ -37,7 +37,8 @@ pub struct Verdict {
     /// How far `lost` may be off by luck: its standard error.
     #[serde(with = "crate::number")]
     pub luck: f64,
-    /// Mean loss (cross-entropy, squared error, nats).
+    /// Mean loss (cross-entropy, squared error, nats); of correlations, which know no scale, the share of what labels differ by that answers
+    /// leave unexplained.
     #[serde(with = "crate::number")]
     pub loss: f64,
     /// Mean divergence from the baseline's answers.
@@ -161,7 +162,12 @@ impl<'a> Judge<'a> {
             let terms = [after, divergence, doubt, doubt * doubt, same, not_worse];
             sums.iter_mut().zip(terms).for_each(|(sum, x)| *sum += x);
         }
-        let [loss, divergence, doubt, squared, agreement, not_worse] = sums.map(|sum| sum / n);
+        let [mean, divergence, doubt, squared, agreement, not_worse] = sums.map(|sum| sum / n);
+        let loss = match self.metric {
+            // The other way around is not explained either.
+            Metric::Pearson | Metric::Spearman => 1.0 - score.max(0.0).powi(2),
+            _ => mean,
+        };
         // Few rows where nobody changes their mind do not say that nobody ever will.
         let rows = self.baseline.outcomes.iter().zip(&report.outcomes);
         let (leads, pushes): (Vec<(f64, f64)>, Vec<f64>) = rows.filter_map(|(a, b)| pushed(a, b)).unzip();

@@ -1,9 +1,9 @@
 //! Judges ask wherever a model can answer, on a tiny model of the engine's fixtures.
 
 use sparing_engine::{Engine, Options as EngineOptions};
-use sparing_model::{Batch, Error, Executor, Model, Outputs, Precision};
+use sparing_model::{Batch, Error, Executor, HeadKind, Model, Outputs, Precision};
 use sparing_optimize::{Elsewhere, Judge, without_intervals};
-use sparing_tasks::{Dataset, Label, Options, Select, Task};
+use sparing_tasks::{Dataset, Label, Metric, Options, Select, Task};
 use std::cell::Cell;
 use std::path::Path;
 
@@ -56,6 +56,31 @@ fn answers_that_stay_but_are_less_sure_are_doubted() {
     let verdict = judge.verdict(&model, &mut || false).unwrap();
     assert_eq!((verdict.agreement, verdict.lost), (1.0, 0.0));
     assert!(verdict.doubt > 0.0, "{verdict:?}");
+}
+
+#[test]
+fn a_correlation_loses_nothing_by_another_scale() {
+    let (mut model, mut rows) = (model(), rows());
+    model.architecture.head.kind = HeadKind::Regress;
+    for row in &mut rows.examples {
+        row.label = Label::One(row.text.len().to_string());
+    }
+    let asked = Cell::new(0);
+    let other_scale = |candidate: &Model| {
+        asked.set(asked.get() + 1);
+        let times = [1.0, 3.0, -1.0][asked.get().min(3) - 1];
+        let engine = Engine::compile(candidate, &EngineOptions::default())?;
+        Ok(Some(Box::new(Times(engine, times)) as Box<dyn Executor>))
+    };
+    let judge = judge(&model, &rows, Some(&other_scale));
+    let own = judge.own().clone();
+    assert_eq!(judge.metric(), Metric::Pearson);
+    let verdicts = [(); 2].map(|()| judge.verdict(&model, &mut || false).unwrap());
+    let [larger, turned] = verdicts;
+    assert!((larger.loss - own.loss).abs() < 1e-9 && larger.divergence > 0.0, "{larger:?} {own:?}");
+    // One of two that answer the opposite explains nothing, the other something.
+    assert_eq!(own.loss.max(turned.loss), 1.0);
+    assert!(own.loss.min(turned.loss) < 1.0, "{turned:?} {own:?}");
 }
 
 #[test]

@@ -151,13 +151,26 @@ impl<'a> Rounds<'a> {
     }
 
     /// Fine-tunes what a search came to, as it is: what was taken step by step may be further than what is good enough without training.
+    /// Where that is too far, shorter beginnings of it are tried, by halves; false if it was stopped.
     fn last(&mut self) -> Result<bool, Failure> {
-        let taken = self.found.tried.iter().rposition(|tried| tried.accepted);
-        let Some(last) = taken.or(self.found.best).map(|number| self.found.tried[number].clone()) else {
-            return Ok(true);
-        };
-        let place = Milestone { recipe: last.recipe, gain: last.foreseen };
-        Ok(self.train(self.first, &place, "last")?.is_some())
+        let tried = &self.found.tried;
+        let mut taken: Vec<usize> = (0..tried.len()).filter(|number| tried[*number].accepted).collect();
+        if taken.is_empty() {
+            taken.extend(self.found.best);
+        }
+        // The first `good` steps are good enough, as nothing is; as many as `too_many` are not.
+        let (mut good, mut too_many) = (0, taken.len() + 1);
+        let mut steps = taken.len();
+        while steps > good && self.left > 0 {
+            let reached = &self.found.tried[taken[steps - 1]];
+            let place = Milestone { recipe: reached.recipe.clone(), gain: reached.foreseen };
+            let name = if steps == taken.len() { "last".to_owned() } else { format!("first-{steps}") };
+            let Some((_, within)) = self.train(self.first, &place, &name)? else { return Ok(false) };
+            self.left -= 1;
+            *(if within { &mut good } else { &mut too_many }) = steps;
+            steps = (good + too_many) / 2;
+        }
+        Ok(true)
     }
 
     /// Goes as far from a model as training can make up for. The model is `gain` times cheaper than the

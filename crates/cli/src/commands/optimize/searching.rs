@@ -140,7 +140,22 @@ impl<'a> Work<'a> {
         }
         let best = outcome::best(&tried, settings.focus, settings.budget);
         let (made, broken) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Found { tried, best, ended, given_up, notes: Vec::new(), made, broken, journal })
+        let notes = self.overruled(settings, &tried).into_iter().collect();
+        Ok(Found { tried, best, ended, given_up, notes, made, broken, journal })
+    }
+
+    /// What a strategy with thresholds of its own took and may not be saved untrained.
+    fn overruled(&self, settings: &Settings, tried: &[Tried]) -> Option<String> {
+        let last = tried.iter().rfind(|tried| tried.accepted).filter(|_| settings.strategy != Strategy::Cost)?;
+        (!outcome::may_be_chosen(last, settings.focus, settings.budget)).then(|| {
+            format!(
+                "by its own thresholds the strategy went as far as {} ({} foreseen, {:+.2}% on searched rows), which the loss that was \
+                 accepted does not allow as it is",
+                outcome::words(&last.recipe, &self.shop.anatomy),
+                times(last.foreseen, "faster", "slower"),
+                -100.0 * last.verdict.lost,
+            )
+        })
     }
 
     /// Where size matters: the best candidate once more with its maps in int8, which take a quarter of the memory of floats. It

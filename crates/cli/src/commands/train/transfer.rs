@@ -234,6 +234,10 @@ impl TransferArgs {
             return Err(Failure::Usage(format!("--{flag} says how softmax is replaced, and --to leaves it as it is")));
         }
         let longest = teacher.architecture.longest_input().unwrap_or(usize::MAX);
+        if let Some(asked) = self.how.max_tokens.filter(|asked| *asked > longest) {
+            let why = format!("the teacher takes {longest} at most; leave it out, or ask for fewer");
+            return Err(Failure::Usage(format!("--max-tokens {asked}: {why}")));
+        }
         let network = SoftmaxNetwork {
             tokens: self.how.tokens().min(longest),
             shared: self.softmax == Some(SoftmaxArg::Shared),
