@@ -169,8 +169,8 @@ fn combine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis]) -> Result<Pla
     Ok(best)
 }
 
-/// Takes further steps one by one, the most worthwhile first, as long as they are within the budget; for accuracy as long as
-/// they make the loss smaller.
+/// Takes further steps one by one, the most worthwhile first, as long as they are within the budget and, for accuracy,
+/// make the loss smaller.
 fn refine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis], mut place: Place) -> Result<(), Error> {
     let most = axes.len().min(search.trials_left());
     (search.tell)(Event::Phase("last steps", most));
@@ -190,11 +190,8 @@ fn refine(search: &mut Search<'_>, begin: &Recipe, axes: &[Axis], mut place: Pla
         next[number] += 1;
         let candidate = recipe(search, begin, axes, &next);
         let tried = search.attempt(&axes[number].name, &candidate)?;
-        let accepted = match search.settings.focus {
-            Focus::Accuracy => tried.fair && tried.verdict.loss < least,
-            _ => tried.is_acceptable(search.settings.budget),
-        };
-        if accepted {
+        let smaller = search.settings.focus != Focus::Accuracy || tried.verdict.loss < least;
+        if smaller && tried.is_acceptable(search.settings.budget) {
             search.accept();
             least = least.min(tried.verdict.loss);
             place = next;

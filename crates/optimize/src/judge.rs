@@ -103,20 +103,22 @@ impl<'a> Judge<'a> {
 
     /// What it takes to be good enough, in a sentence.
     pub fn criterion(&self, focus: Focus, budget: f64) -> String {
-        if focus == Focus::Accuracy {
-            return "good enough on searched rows: a score that is not below the original model's".into();
-        }
         let budget = format!("{}%", (1e5 * budget).round() / 1e3);
-        let score = match self.believes() {
+        let doubt = match self.believes() {
             true => format!(
                 "its doubt is at most {budget} (what is lost by the original model's own belief, with 99.9% confidence; it has less \
-                 luck in it than the score), and so is the score that is lost"
+                 luck in it than the score)"
             ),
             false => format!("its doubt (the score that is lost, with 99.9% confidence) is at most {budget}"),
         };
-        format!(
-            "within the budget of {budget} on searched rows: {score}; of a model that was fine-tuned, the score alone"
-        )
+        let trained = "of a model that was fine-tuned, the score alone";
+        if focus == Focus::Accuracy {
+            return format!(
+                "good enough on searched rows: its score is not below the original model's, and {doubt}; {trained}"
+            );
+        }
+        let score = if self.believes() { ", and so is the score that is lost" } else { "" };
+        format!("within the budget of {budget} on searched rows: {doubt}{score}; {trained}")
     }
 
     /// Whether answers come with how far the baseline believes in them.

@@ -33,11 +33,11 @@ pub fn may_be_chosen(tried: &Tried, focus: Focus, budget: f64) -> bool {
     tried.pays && tried.fair && good_enough(tried, focus, budget) && tried.recipe != Recipe::default()
 }
 
-/// Whether answers on searched rows are good enough: within the budget or, where the score matters most, no worse than they
+/// Whether answers on searched rows are good enough: within the budget and, where the score matters most, no worse than they
 /// were.
 pub fn good_enough(tried: &Tried, focus: Focus, budget: f64) -> bool {
     match focus {
-        Focus::Accuracy => tried.verdict.lost <= 0.0,
+        Focus::Accuracy => tried.verdict.lost <= 0.0 && tried.within(budget),
         _ => tried.within(budget),
     }
 }

@@ -77,7 +77,7 @@ fn a_correlation_loses_nothing_by_another_scale() {
     assert_eq!(judge.metric(), Metric::Pearson);
     let verdicts = [(); 2].map(|()| judge.verdict(&model, &mut || false).unwrap());
     let [larger, turned] = verdicts;
-    assert!((larger.loss - own.loss).abs() < 1e-9 && larger.divergence > 0.0, "{larger:?} {own:?}");
+    assert!((larger.loss - own.loss).abs() < 1e-6 && larger.divergence > 0.0, "{larger:?} {own:?}");
     // One of two that answer the opposite explains nothing, the other something.
     assert_eq!(own.loss.max(turned.loss), 1.0);
     assert!(own.loss.min(turned.loss) < 1.0, "{turned:?} {own:?}");

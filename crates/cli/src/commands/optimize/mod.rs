@@ -84,8 +84,8 @@ pub struct OptimizeArgs {
     #[arg(long, value_enum, value_name = "FOCUS", default_value = "speed")]
     focus: FocusArg,
 
-    /// Share of the score that may be lost, such as 0.5%. With --focus accuracy nothing may be lost on searched rows, and this is what the
-    /// report judges unseen ones by
+    /// Share of the score that may be lost, such as 0.5%. With --focus accuracy nothing may be lost on searched rows, and this is how much
+    /// doubt there may be and what the report judges unseen ones by
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     max_loss: f64,
 
