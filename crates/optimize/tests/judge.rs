@@ -73,7 +73,7 @@ fn a_correlation_loses_nothing_by_another_scale() {
         Ok(Some(Box::new(Times(engine, times)) as Box<dyn Executor>))
     };
     let judge = judge(&model, &rows, Some(&other_scale));
-    let own = judge.own().clone();
+    let own = *judge.own();
     assert_eq!(judge.metric(), Metric::Pearson);
     let verdicts = [(); 2].map(|()| judge.verdict(&model, &mut || false).unwrap());
     let [larger, turned] = verdicts;

@@ -4,9 +4,9 @@ mod objective;
 
 use crate::economy::Economy;
 use crate::objective::lengths;
-use crate::session::{Place, Session, begun, subject};
+use crate::session::{Session, begun, subject};
 use crate::trainer::{Event, TrainOptions};
-use crate::{FakeQuantization, LinearHook, Network, Parameters, Prepared, Rounding, Summary, examples};
+use crate::{FakeQuantization, LinearHook, Network, Parameters, Place, Prepared, Rounding, Summary, examples};
 use burn::tensor::Device;
 use objective::add_projections;
 pub(crate) use objective::{Distilling, Guidance, Texts};

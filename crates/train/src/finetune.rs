@@ -1,9 +1,9 @@
 //! Fine-tuning: a labelled dataset, the head it needs, one or several seeds.
 
 use crate::economy::Economy;
-use crate::session::{Place, Session, begun, subject};
+use crate::session::{Session, begun, subject};
 use crate::trainer::TrainOptions;
-use crate::{FakeQuantization, LinearHook, Prepared, Rounding, Summary, Supervised, Wanted, examples};
+use crate::{FakeQuantization, LinearHook, Place, Prepared, Rounding, Summary, Supervised, Wanted, examples};
 use burn::tensor::Device;
 use sparing_model::{Architecture, AttentionPlan, Error, Model};
 use sparing_tasks::Dataset;

@@ -8,9 +8,11 @@ use crate::economy::Economy;
 use crate::losses::cross_entropy;
 use crate::objective::{Loss, Objective, Pass, pad};
 use crate::random::Random;
-use crate::session::{Place, Session, begun, subject};
+use crate::session::{Session, begun, subject};
 use crate::trainer::{Event, TrainOptions};
-use crate::{Capture, FakeQuantization, LinearHook, Network, PaddedBatch, Parameters, Prepared, Rounding, Summary};
+use crate::{
+    Capture, FakeQuantization, LinearHook, Network, PaddedBatch, Parameters, Place, Prepared, Rounding, Summary,
+};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use pair_head::PairHead;
 use sparing_model::{Error, HeadKind, Model, Sequence};

@@ -6,12 +6,10 @@ use crate::log::{self, Line};
 use crate::objective::Objective;
 use crate::prepare::Store;
 use crate::trainer::{Event, Judge, TrainOptions, Watch, rate_scales, train};
-use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Prepared, Rounding, RunSummary, Summary, curve};
+use crate::{BurnExecutor, FakeQuantization, Masks, Parameters, Place, Prepared, Rounding, RunSummary, Summary, curve};
 use serde::{Deserialize, Serialize};
 use sparing_engine::{Engine, Options as EngineOptions};
-use sparing_model::{
-    CALIBRATION_FILE, Error, Model, Plan, Tokenizer, Weights, check_replaceable, replace_file, value_fingerprint,
-};
+use sparing_model::{CALIBRATION_FILE, Error, Model, Plan, Tokenizer, Weights, replace_file, value_fingerprint};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, Watched, evaluate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +19,7 @@ const EVALUATION_TOKENS: usize = 4096;
 /// The file of the plan.
 const PLAN: &str = "sparing.json";
 /// What says that a training is finished.
-const TRAINING: &str = "training.json";
+pub(crate) const TRAINING: &str = "training.json";
 
 /// [`TRAINING`]: what came of a training, and what it was.
 #[derive(Serialize, Deserialize)]
@@ -31,60 +29,6 @@ struct Finished {
     /// What the curve depends on; older files do not have it.
     #[serde(default)]
     options: serde_json::Value,
-}
-
-/// Where the result goes, and what to do with what is there.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Place {
-    /// The model's directory. Until training is done everything is in a directory of this name with `.work` appended.
-    pub directory: PathBuf,
-    /// Go on from the checkpoint, if there is one.
-    pub resume: bool,
-    /// Replace what is there.
-    pub overwrite: bool,
-}
-
-impl Place {
-    /// Where everything is until training is done: beside the result, whether or not a slash is at the end of its name.
-    pub(crate) fn beside(&self) -> PathBuf {
-        let mut name = self.directory.components().collect::<PathBuf>().into_os_string();
-        name.push(".work");
-        PathBuf::from(name)
-    }
-
-    /// The work directory of one seed.
-    pub(crate) fn work(&self, seed: u64) -> PathBuf {
-        self.beside().join(format!("seed-{seed}"))
-    }
-
-    /// The directory of one seed's model: the place itself if there is one seed.
-    pub(crate) fn model(&self, seed: u64, seeds: usize) -> PathBuf {
-        if seeds == 1 { self.directory.clone() } else { self.directory.join(format!("seed-{seed}")) }
-    }
-
-    /// Refuses to lose anything.
-    pub(crate) fn check(&self, seeds: &[u64]) -> Result<(), Error> {
-        // Nobody wants to hear of it after the training.
-        seeds.iter().try_for_each(|seed| check_replaceable(&self.model(*seed, seeds.len())))?;
-        for seed in seeds {
-            let work = self.work(*seed);
-            if work.exists() && self.overwrite {
-                fs::remove_dir_all(&work).map_err(|e| Error::new(format!("{}: {e}", work.display())))?;
-            } else if work.exists() && !self.resume {
-                let why = "holds an unfinished training; go on with --resume, or start over with --overwrite";
-                return Err(Error::new(format!("{} {why}", work.display())));
-            }
-        }
-        let occupied = fs::read_dir(&self.directory).is_ok_and(|mut entries| entries.next().is_some());
-        // What is finished, or was begun, is gone on with; somebody else's model is not.
-        let begun = |seed: &u64| self.work(*seed).exists() || self.model(*seed, seeds.len()).join(TRAINING).exists();
-        let goes_on = self.resume && seeds.iter().any(begun);
-        if occupied && !goes_on && !self.overwrite {
-            let why = "is not empty; give another --out, or --overwrite to replace it";
-            return Err(Error::new(format!("{} {why}", self.directory.display())));
-        }
-        Ok(())
-    }
 }
 
 /// Everything but the objective.
@@ -126,6 +70,7 @@ impl Session<'_> {
         make: &dyn Fn(u64) -> Result<(Parameters, Vec<String>), Error>,
         watch: &mut dyn FnMut(usize, &Event) -> bool,
     ) -> Result<Summary, Error> {
+        let _held = self.place.hold()?;
         self.place.check(seeds)?;
         let mut runs = Vec::new();
         for (number, &seed) in seeds.iter().enumerate() {

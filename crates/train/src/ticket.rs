@@ -4,9 +4,9 @@
 use crate::checkpoint::difference;
 use crate::economy::Economy;
 use crate::masks::{Masks, prunable};
-use crate::session::{Place, Session, begun, check_finished};
+use crate::session::{Session, begun, check_finished};
 use crate::trainer::{Event, TrainOptions};
-use crate::{Example, Network, Prepared, RunSummary, Supervised, Wanted, examples};
+use crate::{Example, Network, Place, Prepared, RunSummary, Supervised, Wanted, examples};
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 use sparing_model::{Error, Model, Weights, check_replaceable, replace_file};
@@ -113,6 +113,7 @@ impl Ticket<'_> {
         if !(self.sparsity > 0.0 && self.sparsity < 1.0) || self.rounds == 0 {
             return Err(Error::new("a ticket has a sparsity above 0 and below 1, and one round at least"));
         }
+        let _held = self.place.hold()?;
         let work = self.place.beside();
         if let Some(done) = self.finished(&work)? {
             return Ok(done);

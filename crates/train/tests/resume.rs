@@ -98,6 +98,13 @@ fn a_finished_training_is_not_taken_for_another() {
         assert!(message.contains("another --out") && message.contains("--overwrite"), "{message}");
         assert!(!message.contains('\n'), "{message}");
     }
+    let lock = folder.path().join(".out.lock");
+    assert!(!lock.exists(), "nothing lies about");
+    let held = std::fs::File::create(&lock).unwrap();
+    held.lock().unwrap();
+    let message = job(1e-3, 1).run(idle).unwrap_err().to_string();
+    assert!(message.contains("another training writes there") && message.contains("out:"), "{message}");
+    drop(held);
     let file = folder.path().join("out/training.json");
     let mut told: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert!(told.as_object_mut().unwrap().remove("options").is_some());
