@@ -12,7 +12,7 @@ use sparing_engine::{Engine, Options as EngineOptions};
 use sparing_model::{CALIBRATION_FILE, Error, Model, Plan, Tokenizer, Weights, replace_file, value_fingerprint};
 use sparing_tasks::{Bootstrap, Dataset, Options, Value, Watched, evaluate};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Tokens that are evaluated together.
 const EVALUATION_TOKENS: usize = 4096;
