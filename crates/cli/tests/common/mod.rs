@@ -111,13 +111,18 @@ pub fn copied(name: &str) -> (tempfile::TempDir, String) {
 
 /// A model with something in this row of a tensor that is not a number.
 pub fn spoilt_in(model: &str, name: &str, row: usize) -> (tempfile::TempDir, String) {
+    with_number(model, name, row, f32::NAN)
+}
+
+/// A model with this number in this row of a tensor.
+pub fn with_number(model: &str, name: &str, row: usize, number: f32) -> (tempfile::TempDir, String) {
     use sparing_model::{Model, OwnedTensor};
     let folder = tempfile::tempdir().unwrap();
     let mut model = Model::load(model.as_ref()).unwrap();
     let table = model.weights.tensor(name).unwrap();
     let (shape, mut values) = (table.shape.to_vec(), vec![0.0; table.len()]);
     table.read(0, &mut values);
-    values[row * shape[1..].iter().product::<usize>()] = f32::NAN;
+    values[row * shape[1..].iter().product::<usize>()] = number;
     model.weights = model.weights.replace(vec![OwnedTensor::f32(name, &shape, &values)]).unwrap();
     let path = folder.path().join("spoilt");
     model.save(&path).unwrap();
