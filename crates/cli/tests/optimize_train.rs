@@ -100,3 +100,21 @@ fn what_the_queue_took_is_trained_to_the_end() {
     let last = ran.err.lines().rfind(|line| line.contains(" last: ")).unwrap_or_default();
     assert!(last.contains("after training"), "{}", ran.err);
 }
+
+/// Where all that the queue took is too much, half of it is trained, and so on: at most as many trainings as are asked for.
+#[test]
+fn where_all_that_was_taken_is_too_much_less_of_it_is_trained() {
+    let model = fixture("bert-classify-text");
+    let (_table, data) = labelled(&model, 120);
+    let (_other, rows) = labelled_in(&model, 200..300);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m").display().to_string();
+    let args = ["optimize", &model, "--data", &data, "--out", &out, "--strategy", "paper", "--thresholds", "1000,1001"];
+    let how = ["--recover", "--train", &rows, "--epochs", "1", "--lr", "0", "--economies", "blocks", "--rounds", "2"];
+    let ran = sparing(&[&args[..], &how, &["--max-loss", "0.1%", "--json"]].concat());
+    let report = ran.json();
+    let trained = |line: &&str| line.contains(" after training");
+    let names: Vec<&str> = ran.err.lines().filter(trained).filter_map(|line| line[3..].split(':').next()).collect();
+    assert_eq!(names, ["last", "first-2"], "{}", ran.err);
+    assert!(report["notes"].to_string().contains("by its own thresholds the strategy went as far as"), "{report}");
+}

@@ -43,7 +43,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The same, and every number of the table: it is small, and all texts read it.
+    /// The same, and every number of the table, which is small and which any text may read.
     fn check_whole(&self, name: &str, rows: usize, width: usize) -> Result<(), Error> {
         self.check(name, rows, width)?;
         let (table, mut row) = (self.table(name), vec![0.0; width]);

@@ -264,7 +264,7 @@ fn blocks_of_an_int8_model_stay_in_bf16_where_the_plan_says_so() {
     }
 }
 
-/// What positions add to scores is swallowed by attention as scores are; tables that every text reads are read before the first.
+/// What positions add to scores is swallowed by attention as scores are; tables that any text may read are read before the first.
 #[test]
 fn positions_that_are_no_numbers_are_refused_by_name() {
     let xlnet = ["r", "r_r_bias", "r_s_bias", "r_w_bias", "seg_embed"];

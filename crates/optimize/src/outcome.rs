@@ -36,10 +36,12 @@ pub fn may_be_chosen(tried: &Tried, focus: Focus, budget: f64) -> bool {
 /// Whether answers on searched rows are good enough: within the budget and, where the score matters most, no worse than they
 /// were.
 pub fn good_enough(tried: &Tried, focus: Focus, budget: f64) -> bool {
-    match focus {
-        Focus::Accuracy => tried.verdict.lost <= 0.0 && tried.within(budget),
-        _ => tried.within(budget),
-    }
+    tried.within(budget) && (focus != Focus::Accuracy || tried.verdict.lost <= 0.0)
+}
+
+/// The share of the score on searched rows that may be lost.
+pub fn most_lost(focus: Focus, budget: f64) -> f64 {
+    if focus == Focus::Accuracy { 0.0 } else { budget }
 }
 
 /// Which of (score, speed, bytes) triples are on the frontier: nothing else is as good in all and better in one. Scores and
@@ -214,6 +216,29 @@ pub fn techniques(recipe: &Recipe, anatomy: &Anatomy) -> Vec<(&'static str, Reci
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
+
+    #[test]
+    fn with_accuracy_in_focus_nothing_may_be_lost_and_doubt_stays_within_the_budget() {
+        let good = |lost: f64, doubt: f64, trained: bool| {
+            let verdict = Verdict { lost, doubt, ..crate::judge::EMPTY };
+            let tried = Tried {
+                recipe: Recipe::default(),
+                verdict,
+                foreseen: 1.0,
+                bytes: 1,
+                accepted: false,
+                pays: true,
+                fair: true,
+                trained,
+            };
+            [Focus::Speed, Focus::Accuracy].map(|focus| good_enough(&tried, focus, 0.005))
+        };
+        assert_eq!(good(-0.001, 0.004, false), [true, true]);
+        assert_eq!(good(0.001, 0.004, false), [true, false], "a little is lost");
+        assert_eq!(good(-0.001, 0.006, false), [false, false], "doubt is too large");
+        assert_eq!(good(-0.001, 0.006, true), [true, true], "who was trained need not believe the same");
+    }
 
     #[test]
     fn what_is_chosen_is_told_layer_by_layer() {

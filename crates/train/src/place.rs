@@ -3,7 +3,7 @@
 use crate::session::TRAINING;
 use sparing_model::{Error, check_replaceable};
 use std::fs::{self, File, TryLockError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where the result goes, and what to do with what is there.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,13 +41,21 @@ impl Place {
         let path = directory.with_file_name(format!(".{}.lock", name.to_string_lossy()));
         // Where nothing can be written, the training says so; a file system that knows no locks cannot be helped.
         let made = path.parent().map_or(Ok(()), fs::create_dir_all);
-        let file = made.and_then(|()| File::options().write(true).create(true).truncate(false).open(&path));
-        let Ok(file) = file else { return Ok(Held(None)) };
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            let why = "another training writes there; wait for its end, or give another --out";
-            return Err(Error::new(format!("{}: {why}", directory.display())));
+        if made.is_err() {
+            return Ok(Held(None));
         }
-        Ok(Held(Some((file, path))))
+        loop {
+            let file = File::options().write(true).create(true).truncate(false).open(&path);
+            let Ok(file) = file else { return Ok(Held(None)) };
+            if let Err(TryLockError::WouldBlock) = file.try_lock() {
+                let why = "another training writes there; wait for its end, or give another --out";
+                return Err(Error::new(format!("{}: {why}", directory.display())));
+            }
+            // Whoever held it may have removed it since it was opened.
+            if is_at(&file, &path) {
+                return Ok(Held(Some((file, path))));
+            }
+        }
     }
 
     /// Refuses to lose anything.
@@ -75,12 +83,26 @@ impl Place {
     }
 }
 
+/// Whether this is the file of that name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let number = |found: std::io::Result<fs::Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
+    number(file.metadata()) == number(fs::metadata(path))
+}
+
+/// Files that are open cannot be removed.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
 /// A place that nobody else trains into.
 pub(crate) struct Held(Option<(File, PathBuf)>);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // While it is still locked: what comes later makes its own.
+        // While it is still locked: who has it open already sees that it is gone.
         if let Some((_, path)) = &self.0 {
             let _ = fs::remove_file(path);
         }

@@ -10,7 +10,6 @@ impl OptimizeArgs {
     pub fn check_idle(&self) -> Result<(), Failure> {
         let (strategy, tutor) = (self.strategy(), &self.tutor);
         let has_end = !matches!(strategy, Strategy::Cost | Strategy::Random | Strategy::TopLayers);
-        let in_rounds = strategy == Strategy::Cost;
         for (is_idle, why) in [
             (
                 self.from.is_some() && !has_end,
@@ -24,7 +23,6 @@ impl OptimizeArgs {
                 tutor.analysis_rows.is_some() && tutor.analysis == tutor::AnalysisArg::Evaluate,
                 "--analysis-rows: these are for --analysis finetune, which trains trials; evaluation has --search-rows",
             ),
-            (tutor.rounds.is_some() && !in_rounds, "--rounds: this strategy trains once, at its end; leave it out"),
         ] {
             if is_idle {
                 return Err(Failure::Usage(why.into()));

@@ -95,9 +95,10 @@ fn few_rows(found: &Found, settings: &Settings, searched: usize, unseen: usize) 
         });
     }
     // Nothing was chosen: perhaps because too few rows could vouch for it.
+    let most = outcome::most_lost(settings.focus, budget);
     let seems_good = |tried: &&Tried| {
         let verdict = &tried.verdict;
-        tried.recipe != Recipe::default() && !tried.trained && verdict.lost <= budget && verdict.doubt > budget
+        tried.recipe != Recipe::default() && !tried.trained && verdict.lost <= most && verdict.doubt > budget
     };
     let mildest = found.tried.iter().filter(seems_good).min_by(|a, b| a.verdict.doubt.total_cmp(&b.verdict.doubt))?;
     let (needed, about) = told(&mildest.verdict);

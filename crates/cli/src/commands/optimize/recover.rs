@@ -151,7 +151,8 @@ impl<'a> Rounds<'a> {
     }
 
     /// Fine-tunes what a search came to, as it is: what was taken step by step may be further than what is good enough without training.
-    /// Where that is too far, shorter beginnings of it are tried, by halves; false if it was stopped.
+    /// Where that is too far, shorter beginnings of it are tried, by halves, and at last what was good enough as a trial, if trials
+    /// are not kept; false if it was stopped.
     fn last(&mut self) -> Result<bool, Failure> {
         let tried = &self.found.tried;
         let mut taken: Vec<usize> = (0..tried.len()).filter(|number| tried[*number].accepted).collect();
@@ -162,15 +163,24 @@ impl<'a> Rounds<'a> {
         let (mut good, mut too_many) = (0, taken.len() + 1);
         let mut steps = taken.len();
         while steps > good && self.left > 0 {
-            let reached = &self.found.tried[taken[steps - 1]];
-            let place = Milestone { recipe: reached.recipe.clone(), gain: reached.foreseen };
             let name = if steps == taken.len() { "last".to_owned() } else { format!("first-{steps}") };
-            let Some((_, within)) = self.train(self.first, &place, &name)? else { return Ok(false) };
-            self.left -= 1;
+            let Some(within) = self.train_as_it_is(taken[steps - 1], &name)? else { return Ok(false) };
             *(if within { &mut good } else { &mut too_many }) = steps;
             steps = (good + too_many) / 2;
         }
-        Ok(true)
+        let trial = self.found.best.filter(|best| !taken.contains(best) && !self.found.is_kept(*best));
+        match trial.filter(|_| good == 0 && self.left > 0) {
+            Some(best) => Ok(self.train_as_it_is(best, "trial")?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// Trains a candidate of the search to the end; whether it is good enough then, `None` if it was stopped.
+    fn train_as_it_is(&mut self, number: usize, name: &str) -> Result<Option<bool>, Failure> {
+        let candidate = &self.found.tried[number];
+        let place = Milestone { recipe: candidate.recipe.clone(), gain: candidate.foreseen };
+        self.left -= 1;
+        Ok(self.train(self.first, &place, name)?.map(|(_, within)| within))
     }
 
     /// Goes as far from a model as training can make up for. The model is `gain` times cheaper than the

@@ -29,6 +29,9 @@ pub fn journal(args: &OptimizeArgs, settings: &Settings, marks: &str) -> Result<
     Ok(journal)
 }
 
+/// Counts changes of what verdicts mean: those before the last are not compared with new ones.
+const VERDICTS: u32 = 2;
+
 /// What the journal is about: what changes the trials' results, or what the clock says.
 fn about(args: &OptimizeArgs, settings: &Settings, marks: &str) -> String {
     let settings = serde_json::to_string(settings).unwrap_or_default();
@@ -41,7 +44,7 @@ fn about(args: &OptimizeArgs, settings: &Settings, marks: &str) -> String {
     let clock = (args.batch, threads, sparing_kernels::isa::active());
     let version = env!("CARGO_PKG_VERSION");
     let (model, precision) = (args.model.name(), args.precision);
-    format!("{version} {model} {precision:?} {:?} {clock:?} {training:?} {settings} {marks}", args.data)
+    format!("{version}.{VERDICTS} {model} {precision:?} {:?} {clock:?} {training:?} {settings} {marks}", args.data)
 }
 
 /// Tells a model and rows apart from others that came from the same places.

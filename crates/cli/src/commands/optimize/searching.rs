@@ -12,7 +12,7 @@ use sparing_engine::Engine;
 use sparing_model::{AttentionPlan, Bits, Mca, Model, Precision};
 use sparing_optimize::{
     Costs, Economy, Elsewhere, Event, Journal, Judge, Prices, Recipe, Search, Settings, Site, Stopwatch, Strategy,
-    Tried, Tune, Workshop, outcome, without_intervals,
+    Tried, Tune, Verdict, Workshop, outcome, without_intervals,
 };
 use sparing_quantize::calibrate;
 use sparing_report::Focus;
@@ -147,15 +147,18 @@ impl<'a> Work<'a> {
     /// What a strategy with thresholds of its own took and may not be saved untrained.
     fn overruled(&self, settings: &Settings, tried: &[Tried]) -> Option<String> {
         let last = tried.iter().rfind(|tried| tried.accepted).filter(|_| settings.strategy != Strategy::Cost)?;
-        (!outcome::may_be_chosen(last, settings.focus, settings.budget)).then(|| {
-            format!(
-                "by its own thresholds the strategy went as far as {} ({} foreseen, {:+.2}% on searched rows), which the loss that was \
-                 accepted does not allow as it is",
-                outcome::words(&last.recipe, &self.shop.anatomy),
-                times(last.foreseen, "faster", "slower"),
-                -100.0 * last.verdict.lost,
-            )
-        })
+        if outcome::good_enough(last, settings.focus, settings.budget) {
+            return None;
+        }
+        let Verdict { lost, doubt, .. } = last.verdict;
+        let why = match lost > outcome::most_lost(settings.focus, settings.budget) {
+            true => format!("it loses {:.2}%", 100.0 * lost),
+            false => format!("its doubt is {:.2}%", 100.0 * doubt),
+        };
+        let words = outcome::words(&last.recipe, &self.shop.anatomy);
+        Some(format!(
+            "by its own thresholds the strategy went as far as {words}, which is not good enough on searched rows: {why}"
+        ))
     }
 
     /// Where size matters: the best candidate once more with its maps in int8, which take a quarter of the memory of floats. It

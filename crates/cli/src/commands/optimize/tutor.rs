@@ -39,7 +39,7 @@ pub struct TutorArgs {
     #[arg(long, value_name = "N", value_parser = positive, requires = "recover")]
     pub train_rows: Option<usize>,
 
-    /// Trainings at most, with --strategy cost [default: 8]
+    /// Trainings at most; strategies other than cost train what they took, and less of it while that loses too much [default: 8]
     #[arg(long, value_name = "N", value_parser = positive, requires = "recover")]
     pub rounds: Option<usize>,
 
