@@ -112,9 +112,10 @@ fn where_all_that_was_taken_is_too_much_less_of_it_is_trained() {
     let args = ["optimize", &model, "--data", &data, "--out", &out, "--strategy", "paper", "--thresholds", "1000,1001"];
     let how = ["--recover", "--train", &rows, "--epochs", "1", "--lr", "0", "--economies", "blocks", "--rounds", "2"];
     let ran = sparing(&[&args[..], &how, &["--max-loss", "0.1%", "--json"]].concat());
-    let report = ran.json();
     let trained = |line: &&str| line.contains(" after training");
-    let names: Vec<&str> = ran.err.lines().filter(trained).filter_map(|line| line[3..].split(':').next()).collect();
+    let name = |line: &str| line.split([' ', ':']).nth(1).unwrap_or_default().to_string();
+    let names: Vec<String> = ran.err.lines().filter(trained).map(name).collect();
     assert_eq!(names, ["last", "first-2"], "{}", ran.err);
+    let report = ran.json();
     assert!(report["notes"].to_string().contains("by its own thresholds the strategy went as far as"), "{report}");
 }
